@@ -1,0 +1,31 @@
+"""The only clock.
+
+Instants are epoch microseconds that never go backwards: the wall clock is read once, at construction, and carried on by
+the monotonic clock. A step of the wall clock (NTP, an operator, a resumed laptop) therefore neither drains a bucket nor
+refills one. What must follow the real wall clock, such as a token's expiry, asks `wall`.
+"""
+
+from __future__ import annotations
+
+import time
+
+from policies.units import Micros
+
+__all__ = ["Clock"]
+
+
+class Clock:
+    """Epoch microseconds, monotone (`now`) or as the system believes (`wall`)."""
+
+    __slots__ = ("_offset_ns",)
+
+    def __init__(self) -> None:
+        self._offset_ns = time.time_ns() - time.monotonic_ns()
+
+    def now(self) -> Micros:
+        """Return epoch microseconds that never go backwards."""
+        return (time.monotonic_ns() + self._offset_ns) // 1000
+
+    def wall(self) -> Micros:
+        """Return the system's epoch microseconds, steps included."""
+        return time.time_ns() // 1000

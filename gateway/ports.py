@@ -1,0 +1,120 @@
+"""The seams of the shell: what a stage needs of another, as Protocols.
+
+Rules
+1. A port names behaviour, never a library.
+2. Everything here is called on the data-plane loop and returns within 0.5 ms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from policies.charge import Plan, Reading
+from policies.request import Class, Principal, RequestFacts
+from policies.units import Micros
+from policies.verdict import Outcome, Verdict
+
+__all__ = ["Decision", "Recorder", "Rejection", "Resolution", "Resolver", "Store", "Ticker"]
+
+Headers = list[tuple[bytes, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """An answer of our own before, or instead of, a verdict: 400, 401 and the like.
+
+    `status` picks the problem; `code` is its short name in `gateway/proxy/refuse.py`; `detail` is one sentence that
+    quotes nothing secret.
+    """
+
+    status: int
+    code: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """The resolver's one answer: exactly one principal, and why it was rejected if it was.
+
+    `consumed` is true when a credential was used up by us, so it must not travel upstream; with `unknown = "anonymous"`
+    a foreign credential is not consumed. `rejection` goes with a principal of kind REJECTED (or with a 400).
+    """
+
+    principal: Principal
+    rejection: Rejection | None = None
+    consumed: bool = False
+
+
+class Resolver(Protocol):
+    """Turns what was presented into who it proves."""
+
+    def resolve(self, headers: Headers, address: str, *, preflight: bool) -> Resolution:
+        """Return who sent `headers` (names lower case); `address` is the caller's, after the trusted proxies."""
+        ...
+
+
+class Store(Protocol):
+    """Keeps buckets and seats; takes all of a plan or none."""
+
+    def take(self, plan: Plan, now: Micros) -> Reading:
+        """Take every enforced charge and seat of `plan` at `now`, or nothing; then ask the shadow charges."""
+        ...
+
+    def give_back(self, plan: Plan, now: Micros) -> None:
+        """Return the charges of a taken plan whose request never reached the upstream (seats are `release`'s)."""
+        ...
+
+    def release(self, plan: Plan) -> None:
+        """Return the seats of a taken plan. Exactly once per take."""
+        ...
+
+
+@dataclass(slots=True)
+class Decision:
+    """One request on its way through the house; made by `Pipeline.decide`, ended by `Pipeline.settle`, once.
+
+    `verdict` is None when the request was rejected before it could be judged. `sent` is set by the exchange as soon as
+    the request head was written to an upstream: from there on the charge is kept. `status` is what the caller was told,
+    0 if nothing was. `settled` guards against a second settlement.
+    """
+
+    request_id: str
+    facts: RequestFacts
+    principal: Principal
+    cls: Class
+    route: int
+    started_us: Micros
+    verdict: Verdict | None = None
+    rejection: Rejection | None = None
+    consumed: bool = False
+    sent: bool = False
+    settled: bool = False
+    status: int = 0
+    limit: str = ""
+    outcome: Outcome | None = None
+    upstream_us: Micros = 0
+    exemption: str = ""
+    class_raise_attempt: bool = False
+    notes: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def forward(self) -> bool:
+        """True if the request goes on to the upstream."""
+        return self.verdict is not None and self.verdict.admitted and self.rejection is None
+
+
+class Recorder(Protocol):
+    """Counts a settled decision, once; the only reader of outcomes."""
+
+    def record(self, decision: Decision, now: Micros) -> None:
+        """Count `decision`, whose `outcome`, `status` and `limit` are final."""
+        ...
+
+
+class Ticker(Protocol):
+    """Background work in slices: called from the loop's timer, each call bounded to 0.5 ms."""
+
+    def tick(self, now: Micros) -> None:
+        """Do the next slice."""
+        ...

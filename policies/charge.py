@@ -1,0 +1,104 @@
+"""What the core asks of a store, and what a store answers.
+
+Rules
+1. A `Plan` depends only on (principal, class, route) and, where a policy keys by it, the address; it is compiled once
+   and reused.
+2. A store takes all enforced charges and seats of a plan, or none. A refused request costs nothing anywhere.
+3. Own limits come first: if one refuses, the backstop is neither asked nor listed.
+4. Shadow charges are asked apart, after the rest was taken, and change nothing but their own buckets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from policies.request import Class
+from policies.units import Micros, RequestUnits, Seats
+
+__all__ = ["NEVER", "Charge", "Plan", "Reading", "Refusal", "SeatCharge", "ShareCharge"]
+
+#: The wait of what can never be admitted (a zero quota).
+NEVER: Micros = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """One step on one bucket.
+
+    `limit` is the name users see (`key`, `tenant` or a policy's). `bucket` is the bucket's own name: the limit and its
+    characteristics. `reserve` is the part of the burst, in units, that this class may not take while a higher class has
+    demand; `floor` the part of the rate (0 to 1) that lower classes keep. `pinned` buckets come from the configuration:
+    they are never evicted and never share an overflow bucket.
+    """
+
+    limit: str
+    bucket: str
+    rate_us: float
+    burst: RequestUnits
+    cost: RequestUnits
+    cls: Class
+    reserve: RequestUnits = 0.0
+    floor: float = 0.0
+    pinned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SeatCharge:
+    """One seat of a concurrency limit: `holder` names who holds it, `seats` is how many there are."""
+
+    holder: str
+    seats: Seats
+
+
+@dataclass(frozen=True, slots=True)
+class ShareCharge:
+    """The step on the fair backstop: whose share, its weight, and what is taken from it at which class.
+
+    `own_rate_us` and `own_burst` are the tightest own limits of the tenant, which cap the demand it is credited with.
+    """
+
+    tenant: str
+    weight: float
+    listed: bool
+    cost: RequestUnits
+    cls: Class
+    own_rate_us: float
+    own_burst: RequestUnits
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All the steps of one decision. `own` is in the order of RateLimit fields: key, tenant, then named policies."""
+
+    tenant: str
+    credential: str
+    cls: Class
+    cost: RequestUnits
+    own: tuple[Charge, ...]
+    shadow: tuple[Charge, ...]
+    seats: tuple[SeatCharge, ...]
+    share: ShareCharge | None
+
+
+@dataclass(slots=True)
+class Refusal:
+    """One limit that said no. `wait_us` is when it could admit this cost at this class, or NEVER."""
+
+    limit: str
+    wait_us: Micros
+
+
+@dataclass(slots=True)
+class Reading:
+    """A store's answer: nothing in `refused` means that everything was taken.
+
+    `tokens` is what this class could take now of each own bucket, after this take (before, when refused), in the
+    plan's order. `beyond_own` says that a share or backstop refusal exceeded what the caller's own limits would have
+    let through, so it counts as own in every figure. `share_over` marks a take over the tenant's fair share.
+    """
+
+    refused: tuple[Refusal, ...]
+    tokens: tuple[float, ...]
+    shadow_refused: tuple[Refusal, ...] = ()
+    beyond_own: bool = False
+    share_over: bool = False

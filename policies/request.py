@@ -1,0 +1,96 @@
+"""What is known of a request before it is judged, and who it proved to come from.
+
+Rules
+1. Facts are observations. A fact decides nothing by itself; a header is a fact, an identity is not.
+2. A `Principal` exists only for what was verified, or says explicitly that nothing was (ANONYMOUS, PREFLIGHT, REJECTED).
+3. `Principal.name` is the identity charged, and is one-to-one: two principals share a bucket if and only if they are
+   the same. It is built from named characteristics, each percent-encoded, so no value can imitate a separator.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from urllib.parse import quote
+
+from policies.units import Micros
+
+__all__ = ["ANONYMOUS", "REJECTED", "Class", "Kind", "Principal", "RequestFacts", "key_name"]
+
+#: Reserved tenants: all callers without a credential, and all whose credential proved nothing.
+ANONYMOUS = "anonymous"
+REJECTED = "rejected"
+
+
+class Class(IntEnum):
+    """Traffic class; the value is its place in every table of classes."""
+
+    INTERACTIVE = 0
+    BATCH = 1
+
+    @property
+    def label(self) -> str:
+        """The word users see: `interactive` or `batch`."""
+        return _CLASS_LABELS[self]
+
+
+_CLASS_LABELS = ("interactive", "batch")
+
+
+class Kind(StrEnum):
+    """What a principal rests on; the `identity` a policy can match."""
+
+    USER = "user"
+    JOB = "job"
+    ANONYMOUS = "anonymous"
+    PREFLIGHT = "preflight"
+    REJECTED = "rejected"
+
+
+def key_name(**characteristics: str) -> str:
+    """Name a bucket by its characteristics: `tenant=acme,credential=ci`; each value is percent-encoded (RFC 3986)."""
+    return ",".join(f"{name}={quote(value, safe='')}" for name, value in characteristics.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who a request proved to come from.
+
+    `credential` is the id of the credential of a USER, the project of a JOB, and the address (or IPv6 prefix) of
+    everybody else. `highest` is the highest class this credential may use. `listed` is false for a tenant that only a
+    token vouches for. `expires_us` is wall-clock Unix time. Nothing in here is secret.
+    """
+
+    kind: Kind
+    tenant: str
+    credential: str
+    highest: Class = Class.INTERACTIVE
+    listed: bool = True
+    job: str | None = None
+    expires_us: Micros | None = None
+    name: str = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        match self.kind:
+            case Kind.USER:
+                name = key_name(tenant=self.tenant, credential=self.credential)
+            case Kind.JOB:
+                name = key_name(tenant=self.tenant, project=self.credential)
+            case _:
+                name = key_name(**{self.kind.value: self.credential})
+        object.__setattr__(self, "name", name)
+
+
+@dataclass(slots=True)
+class RequestFacts:
+    """What was observed of one request. Not frozen only because one is made for every request; nobody changes it.
+
+    `path` is the canonical path that routes match on (never what is forwarded). `address` is the caller's address after
+    the trusted proxies, an IPv6 one cut to its prefix, or `unix`. `asked_class` is the `Evenhand-Class` field as sent.
+    """
+
+    method: str
+    path: str
+    address: str
+    asked_class: str | None = None
+    preflight: bool = False
