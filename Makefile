@@ -1,0 +1,59 @@
+# On a fresh machine with Python 3.11 (or newer), make, gcc and git: `make demo`, `make test`. Nothing else to set up.
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+PYTHON ?= $(firstword $(foreach v,3.11 3.12 3.13 3.14,$(shell command -v python$(v) 2>/dev/null)) python3)
+# Whatever goes to pytest: make test PYTEST_ARGS="-x tests/policies"
+PYTEST_ARGS ?=
+# Groups come from pyproject.toml; `pip install --group` is as old as pip 25.1.
+GROUPS := test check bench
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format bench bench-check soak fuzz clean
+
+help:  ## list what can be made
+	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+
+$(VENV)/.stamp: pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "evenhand needs Python 3.11 or newer; found none (set PYTHON=...)" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --editable . $(GROUPS:%=--group %)
+	@touch $@
+
+demo: $(VENV)/.stamp  ## a dozen light tenants beside a backfill, over real sockets
+	$(BIN)/evenhand demo
+
+test: $(VENV)/.stamp  ## the whole suite, with the coverage gates
+	@$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest $(PYTEST_ARGS)
+	@$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report --include='policies/*' --fail-under=100
+	$(BIN)/coverage report --include='gateway/*' --fail-under=90
+
+check: $(VENV)/.stamp  ## format, lint, types, import contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.stamp  ## let ruff rewrite what it can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.stamp  ## cost of a decision, of a key and of a proxied request
+	$(BIN)/python -m loadtest bench
+
+bench-check: $(VENV)/.stamp  ## the same against the figures kept in loadtest/README.md
+	$(BIN)/python -m loadtest bench --check
+
+soak: $(VENV)/.stamp  ## tests marked `soak` at their full size
+	$(BIN)/python -m pytest -m soak --soak $(PYTEST_ARGS)
+
+fuzz: $(VENV)/.stamp  ## every property test with many more examples
+	$(BIN)/python -m pytest -m hypothesis --hypothesis-profile=fuzz $(PYTEST_ARGS)
+
+clean:  ## remove what was made
+	rm -rf $(VENV) dist build .coverage* .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,29 @@
+"""What all tests share: how large a run is.
+
+Rules
+1. The suite fits ten minutes on two cores. What needs more is marked `soak`, takes its size from the fixture `soak`,
+   and reaches full size under `make soak` (`--soak`).
+2. Property tests draw 100 examples, `make fuzz` many more; none has a deadline, for the machine may be busy.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+__all__: list[str] = []
+
+settings.register_profile("default", max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("fuzz", settings.get_profile("default"), max_examples=20_000)
+settings.load_profile("default")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--soak`."""
+    parser.addoption("--soak", action="store_true", help="run tests marked `soak` at their full size")
+
+
+@pytest.fixture(scope="session")
+def soak(request: pytest.FixtureRequest) -> bool:
+    """Return whether tests marked `soak` run at full size: `count = 200_000 if soak else 5_000`."""
+    return bool(request.config.getoption("--soak"))
