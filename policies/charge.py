@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from policies.request import Class
-from policies.units import Micros, RequestUnits, Seats
+from policies.units import Micros, Rate, RequestUnits, Seats
 
 __all__ = ["NEVER", "Charge", "Plan", "Reading", "Refusal", "SeatCharge", "ShareCharge"]
 
@@ -28,7 +28,8 @@ class Charge:
     `limit` is the name users see (`key`, `tenant` or a policy's). `bucket` is the bucket's own name: the limit and its
     characteristics. `reserve` is the part of the burst, in units, that this class may not take while a higher class has
     demand; `floor` the part of the rate (0 to 1) that lower classes keep. `pinned` buckets come from the configuration:
-    they are never evicted and never share an overflow bucket.
+    they are never evicted and never share an overflow bucket. `rate` is `rate_us` before rounding, for the RateLimit
+    fields; without it they are worked out from the float.
     """
 
     limit: str
@@ -40,6 +41,7 @@ class Charge:
     reserve: RequestUnits = 0.0
     floor: float = 0.0
     pinned: bool = False
+    rate: Rate | None = None
 
 
 @dataclass(frozen=True, slots=True)
