@@ -1,0 +1,274 @@
+"""From a verdict to what its caller is told: RFC 9457 members, RateLimit fields, Retry-After.
+
+Rules
+1. Only what a caller's own contract says is disclosed. The numbers of share, class, backstop and posture never leave
+   the house, and limits in shadow are not mentioned.
+2. Retry-After is never less than the wait (plus its jitter), in whole seconds, at least 1. For limits that others
+   influence it is at most `LONGEST_HINT`; `retry_after_ms` is the wait itself.
+3. What can never be admitted has no Retry-After: it needs its owner.
+4. Names are ids: percent-encoded in header fields, so any of them is a valid String of RFC 9651; as they are in JSON.
+5. Whatever depends only on a plan is worked out once per plan.
+
+References: RFC 9457 (problem details), RFC 9110 section 10.2.3 (Retry-After), draft-ietf-httpapi-ratelimit-headers-11
+(RateLimit-Policy, RateLimit, the problem types), RFC 9651 (structured fields).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import ceil
+from typing import Any, TypeAlias
+from urllib.parse import quote
+
+from policies.charge import NEVER, Charge, Plan, Refusal
+from policies.request import Kind
+from policies.units import SECOND, Micros, Rate
+from policies.verdict import Reason, Verdict, reason_of
+
+__all__ = ["LONGEST_HINT", "TYPES", "Fields", "Members", "Wording", "pushback"]
+
+Fields: TypeAlias = list[tuple[bytes, bytes]]
+Members: TypeAlias = dict[str, Any]
+
+#: Seconds; longest Retry-After of a limit whose wait depends on what others do.
+LONGEST_HINT = 60
+
+_OWN_TYPES = "https://evenhand.dev/problems/"
+_REGISTERED = "https://iana.org/assignments/http-problem-types#"
+_QUOTA = (_REGISTERED + "quota-exceeded", "Quota exceeded")
+_CAPACITY = (_REGISTERED + "temporary-reduced-capacity", "Temporarily reduced capacity")
+
+#: Problem type URI and title of each reason.
+TYPES = {
+    Reason.POLICY: _QUOTA,
+    Reason.KEY: _QUOTA,
+    Reason.TENANT: _QUOTA,
+    Reason.CONCURRENCY: _QUOTA,
+    Reason.PAUSED: (_OWN_TYPES + "paused", "Paused by the operator"),
+    Reason.CLASS: _CAPACITY,
+    Reason.SHARE: _CAPACITY,
+    Reason.BACKSTOP: _CAPACITY,
+    Reason.POSTURE: _CAPACITY,
+    Reason.CONNECTIONS: (_OWN_TYPES + "connections", "No upstream connection"),
+}
+
+_CLAMPED = frozenset(
+    {Reason.SHARE, Reason.CLASS, Reason.BACKSTOP, Reason.POSTURE, Reason.CONNECTIONS, Reason.CONCURRENCY}
+)
+_OPERATORS_STATUS = frozenset({Reason.SHARE, Reason.CLASS, Reason.BACKSTOP, Reason.PAUSED})
+_UNAVAILABLE = frozenset({Reason.POSTURE, Reason.CONNECTIONS})
+
+_DETAILS = {
+    Reason.POLICY: "Policy {limit} allows {quota} and is asked for more.",
+    Reason.KEY: "{who} may spend {quota} and is asking for more.",
+    Reason.TENANT: "Tenant {tenant} may spend {quota} in all and is asking for more.",
+    Reason.CONCURRENCY: "{who} has as many requests in flight as it may have.",
+    Reason.PAUSED: "{who} is paused by the operator.",
+    Reason.CLASS: "Requests of class {cls} have all of the service that they may have for now.",
+    Reason.SHARE: "The service is contended and tenant {tenant} has had its fair share for now.",
+    Reason.BACKSTOP: "The service is at its capacity.",
+    Reason.POSTURE: "Limits cannot be checked just now, and this request is not among those let through meanwhile.",
+    Reason.CONNECTIONS: "No connection to the service behind came free in time.",
+}
+_NEVER_DETAIL = "{who} may spend nothing here: a quota is zero, and only its owner can have it raised."
+
+_CALLERS = {
+    Kind.USER: "Credential {credential} of tenant {tenant}",
+    Kind.JOB: "Project {credential} of tenant {tenant}",
+    Kind.ANONYMOUS: "A caller without a credential at {credential}",
+    Kind.PREFLIGHT: "Preflight requests from {credential}",
+    Kind.REJECTED: "A caller at {credential} whose credential was not accepted",
+}
+
+#: Integers of RFC 9651 have at most 15 digits.
+_LARGEST = 999_999_999_999_999
+_UNITS_OF_TIME = ((1, "second"), (60, "minute"), (3600, "hour"), (86_400, "day"))
+#: Plans remembered; about 1 KB each.
+_REMEMBERED = 10_000
+#: Bucket levels are floats: a whole token may read as 0.9999999.
+_ROUNDING = 1e-6
+
+
+@dataclass(slots=True)
+class _Limit:
+    """One own limit of a plan, ready to be told: `opening` is its quoted name in a RateLimit member."""
+
+    name: str
+    opening: str
+    units: int
+    rate_us: float
+    burst: float
+
+
+@dataclass(slots=True)
+class _Told:
+    """Everything told of a plan that no reading changes."""
+
+    plan: Plan
+    limits: tuple[_Limit, ...]
+    policy: bytes
+    details: dict[tuple[str, Kind, bool], str] = field(default_factory=dict)
+
+
+class Wording:
+    """Puts verdicts into words, as one configuration wants them.
+
+    `backstop_status` is 429 or 503; `fields` is "draft-11", "legacy" or "off" (`[refusal] headers`).
+    """
+
+    __slots__ = ("_backstop_status", "_fields", "_told")
+
+    def __init__(self, backstop_status: int = 429, fields: str = "draft-11") -> None:
+        self._backstop_status = backstop_status
+        self._fields = {"draft-11": self._draft, "legacy": self._legacy, "off": self._nothing}[fields]
+        self._told: dict[int, _Told] = {}
+
+    def status(self, limit: str) -> int:
+        """Return the status of a refusal by `limit`: 429, 503, or `[backstop] status`."""
+        reason = reason_of(limit)
+        if reason in _OPERATORS_STATUS:
+            return self._backstop_status
+        return 503 if reason in _UNAVAILABLE else 429
+
+    def members(
+        self, plan: Plan, refusal: Refusal, retry_us: Micros, violated: tuple[str, ...], kind: Kind, request_id: str
+    ) -> Members:
+        """Return the members of the problem that says `refusal`, in the order in which people read them."""
+        limit = refusal.limit
+        type_uri, title = TYPES[reason_of(limit)]
+        members: Members = {
+            "type": type_uri,
+            "title": title,
+            "status": self.status(limit),
+            "detail": self._detail(plan, refusal, kind),
+            "instance": f"urn:evenhand:request:{request_id}",
+            "limit": limit,
+            "violated-policies": violated,
+            "tenant": plan.tenant,
+            "credential": plan.credential,
+            "class": plan.cls.label,
+        }
+        after = pushback(refusal, retry_us)
+        if after is None:
+            return members | {"retryable": False, "owner_action_required": True}
+        members["retryable"] = True
+        members["retry_after"] = after
+        members["retry_after_ms"] = -(-refusal.wait_us // 1000)
+        members["owner_action_required"] = False
+        return members
+
+    def fields(self, verdict: Verdict) -> Fields:
+        """Return the RateLimit fields of an answer: the enforced own limits that apply, `key` first; often none."""
+        return self._fields(verdict)
+
+    def _draft(self, verdict: Verdict) -> Fields:
+        told = self._of(verdict.plan)
+        standing = _standing(told, verdict)
+        if not standing:
+            return []
+        said = [
+            f"{limit.opening};r={left}" if reset is None else f"{limit.opening};r={left};t={reset}"
+            for limit, left, reset in standing
+        ]
+        return [(b"ratelimit-policy", told.policy), (b"ratelimit", ", ".join(said).encode("ascii"))]
+
+    def _legacy(self, verdict: Verdict) -> Fields:
+        """Tell of one limit: the one that refused, else the one with the least left."""
+        standing = _standing(self._of(verdict.plan), verdict)
+        if not standing:
+            return []
+        refused = verdict.refusal.limit if verdict.refusal else ""
+        limit, left, reset = min(standing, key=lambda entry: (entry[0].name != refused, entry[1]))
+        told = [(b"x-ratelimit-limit", b"%d" % limit.units), (b"x-ratelimit-remaining", b"%d" % left)]
+        return told if reset is None else [*told, (b"x-ratelimit-reset", b"%d" % reset)]
+
+    def _nothing(self, verdict: Verdict) -> Fields:
+        return []
+
+    def _detail(self, plan: Plan, refusal: Refusal, kind: Kind) -> str:
+        key = (refusal.limit, kind, refusal.wait_us == NEVER)
+        details = self._of(plan).details
+        if key not in details:
+            details[key] = _detail(plan, refusal, kind)
+        return details[key]
+
+    def _of(self, plan: Plan) -> _Told:
+        """Return what is told of `plan`, by identity: hashing a plan costs more than telling it."""
+        told = self._told.get(id(plan))
+        if told is None or told.plan is not plan:
+            if len(self._told) >= _REMEMBERED:
+                self._told.clear()
+            told = self._told[id(plan)] = _tell(plan)
+        return told
+
+
+def pushback(refusal: Refusal, retry_us: Micros) -> int | None:
+    """Return Retry-After in seconds, or None if waiting does not help. `retry_us` is the wait with its jitter."""
+    if refusal.wait_us == NEVER:
+        return None
+    seconds = max(1, -(-retry_us // SECOND))
+    return min(seconds, LONGEST_HINT) if reason_of(refusal.limit) in _CLAMPED else seconds
+
+
+def _standing(told: _Told, verdict: Verdict) -> list[tuple[_Limit, int, int | None]]:
+    """Return each own limit with what is left of it and the seconds to tell (None: it never refills)."""
+    reading = verdict.reading
+    if not reading.tokens:  # nothing applies, or no store was there to read
+        return []
+    waits = {refusal.limit: refusal.wait_us for refusal in reading.refused} if reading.refused else {}
+    return [
+        (limit, min(limit.units, int(tokens + _ROUNDING)) if tokens > 0 else 0, _reset(limit, tokens, waits))
+        for limit, tokens in zip(told.limits, reading.tokens, strict=True)
+    ]
+
+
+def _reset(limit: _Limit, tokens: float, waits: dict[str, Micros]) -> int | None:
+    """Return whole seconds until `limit` admits again if it refused, else until its bucket is full."""
+    wait = waits.get(limit.name) if waits else None
+    if wait is not None:
+        return None if wait == NEVER else -(-wait // SECOND)
+    if tokens + _ROUNDING >= limit.burst:
+        return 0
+    return ceil((limit.burst - tokens) / limit.rate_us / SECOND - _ROUNDING) if limit.rate_us else None
+
+
+def _tell(plan: Plan) -> _Told:
+    limits, policies = [], []
+    for charge in plan.own:
+        opening = f'"{quote(charge.limit, safe="")}"'
+        units, seconds = _window(_rate(charge))
+        limits.append(_Limit(charge.limit, opening, units, charge.rate_us, charge.burst))
+        policies.append(f"{opening};q={units};w={seconds}")
+    return _Told(plan, tuple(limits), ", ".join(policies).encode("ascii"))
+
+
+def _rate(charge: Charge) -> Rate:
+    return charge.rate or Rate(Fraction(charge.rate_us * SECOND).limit_denominator(86_400))
+
+
+def _window(rate: Rate) -> tuple[int, int]:
+    """Return the rate reduced to integers that fit a structured field."""
+    units, seconds = rate.window()
+    if units <= _LARGEST and seconds <= _LARGEST:
+        return units, seconds
+    nearest = rate.per_second.limit_denominator(1_000_000)
+    return min(nearest.numerator, _LARGEST), nearest.denominator
+
+
+def _detail(plan: Plan, refusal: Refusal, kind: Kind) -> str:
+    quotas = [_spoken(_rate(charge)) for charge in plan.own if charge.limit == refusal.limit]
+    who = _CALLERS[kind].format(credential=plan.credential, tenant=plan.tenant)
+    template = _NEVER_DETAIL if refusal.wait_us == NEVER else _DETAILS[reason_of(refusal.limit)]
+    return template.format(
+        who=who, tenant=plan.tenant, limit=refusal.limit, cls=plan.cls.label, quota=quotas[0] if quotas else "less"
+    )
+
+
+def _spoken(rate: Rate) -> str:
+    """Return the rate in the smallest unit of time in which it is whole: 10 request units per minute."""
+    for seconds, unit in _UNITS_OF_TIME:
+        units = rate.per_second * seconds
+        if units.denominator == 1:
+            return f"{units} request unit{'' if units == 1 else 's'} per {unit}"
+    return f"{float(rate.per_second):.4g} request units per second"
