@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from policies.charge import Plan, Reading
+from policies.policy import PolicySet
 from policies.request import Class, Principal, RequestFacts
 from policies.units import Micros
 from policies.verdict import Outcome, Verdict
@@ -61,12 +62,19 @@ class Store(Protocol):
         """Take every enforced charge and seat of `plan` at `now`, or nothing; then ask the shadow charges."""
         ...
 
-    def give_back(self, plan: Plan, now: Micros) -> None:
-        """Return the charges of a taken plan whose request never reached the upstream (seats are `release`'s)."""
+    def give_back(self, plan: Plan, now: Micros, reading: Reading | None = None) -> None:
+        """Return the charges of a taken plan whose request never reached the upstream (seats are `release`'s).
+
+        With the reading of the take, the shadow charges that it took go back as well.
+        """
         ...
 
     def release(self, plan: Plan) -> None:
         """Return the seats of a taken plan. Exactly once per take."""
+        ...
+
+    def rebuild(self, policies: PolicySet, now: Micros) -> None:
+        """Go on under new policies: refills nothing, forgets nothing."""
         ...
 
 

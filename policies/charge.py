@@ -13,12 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from policies.request import Class
-from policies.units import Micros, Rate, RequestUnits, Seats
+from policies.units import NEVER, Micros, Rate, RequestUnits, Seats
 
 __all__ = ["NEVER", "Charge", "Plan", "Reading", "Refusal", "SeatCharge", "ShareCharge"]
-
-#: The wait of what can never be admitted (a zero quota).
-NEVER: Micros = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +25,9 @@ class Charge:
     `limit` is the name users see (`key`, `tenant` or a policy's). `bucket` is the bucket's own name: the limit and its
     characteristics. `reserve` is the part of the burst, in units, that this class may not take while a higher class has
     demand; `floor` the part of the rate (0 to 1) that lower classes keep. `pinned` buckets come from the configuration:
-    they are never evicted and never share an overflow bucket. `rate` is `rate_us` before rounding, for the RateLimit
-    fields; without it they are worked out from the float.
+    they are never evicted and never share an overflow bucket; `overflow` names the bucket that all others share once
+    the store is full (the limit's name if empty). `low` says that a higher class shares the bucket. `rate` is `rate_us`
+    before rounding, for the RateLimit fields; without it they are worked out from the float.
     """
 
     limit: str
@@ -42,6 +40,8 @@ class Charge:
     floor: float = 0.0
     pinned: bool = False
     rate: Rate | None = None
+    low: bool = False
+    overflow: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,7 @@ class Plan:
     shadow: tuple[Charge, ...]
     seats: tuple[SeatCharge, ...]
     share: ShareCharge | None
+    exemption: str = ""
 
 
 @dataclass(slots=True)

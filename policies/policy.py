@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from policies.request import Class, Kind
+from policies.request import Class, Kind, Principal
 from policies.units import Micros, Rate, RequestUnits, Seats
 
 __all__ = [
@@ -79,6 +79,21 @@ class Match:
     cls: Class | None = None
     method: str | None = None
 
+    def covers(self, principal: Principal, cls: Class, route: str, method: str) -> bool:
+        """Return whether a request falls under this; `route` is "" when none matched.
+
+        A credential is what a USER presented. A job's project and an anonymous caller's address are none, so an entry
+        that names a credential never covers those, whatever they are called.
+        """
+        return (
+            (self.identity is None or self.identity is principal.kind)
+            and (self.tenant is None or self.tenant == principal.tenant)
+            and (self.credential is None or (principal.kind is Kind.USER and self.credential == principal.credential))
+            and (self.route is None or self.route == route)
+            and (self.cls is None or self.cls is cls)
+            and (self.method is None or self.method == method)
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:
@@ -108,7 +123,7 @@ class Exemption:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A named set of requests, with the class and cost of each. `path` is as configured: `*` one segment, `**` the rest."""
+    """A named set of requests, with class and cost of each. `path` is as configured: `*` one segment, `**` the rest."""
 
     name: str
     path: str

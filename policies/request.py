@@ -2,7 +2,7 @@
 
 Rules
 1. Facts are observations. A fact decides nothing by itself; a header is a fact, an identity is not.
-2. A `Principal` exists only for what was verified, or says explicitly that nothing was (ANONYMOUS, PREFLIGHT, REJECTED).
+2. A `Principal` exists only for what was verified, or says expressly that nothing was (ANONYMOUS, PREFLIGHT, REJECTED).
 3. `Principal.name` is the identity charged, and is one-to-one: two principals share a bucket if and only if they are
    the same. It is built from named characteristics, each percent-encoded, so no value can imitate a separator.
 """

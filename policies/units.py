@@ -11,13 +11,16 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TypeAlias
 
-__all__ = ["SECOND", "Micros", "Rate", "RequestUnits", "Seats"]
+__all__ = ["NEVER", "SECOND", "Micros", "Rate", "RequestUnits", "Seats"]
 
 Micros: TypeAlias = int
 RequestUnits: TypeAlias = float
 Seats: TypeAlias = int
 
 SECOND: Micros = 1_000_000
+
+#: The wait of what can never be admitted (a zero quota).
+NEVER: Micros = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ class Outcome(StrEnum):
 class Verdict:
     """What was decided of one request.
 
-    `refusal` is the limit that is named (the longest wait among those that refused; `share` before `backstop`), with its
+    `refusal` is the limit that is named (the longest wait of those that refused; `share` before `backstop`), with its
     true wait; None when admitted. `retry_us` is the wait to tell, jitter included, 0 when admitted or never. In
     `[server] mode = "shadow"` a refusal stands here all the same, and `enforced` is false: the request is forwarded.
     """

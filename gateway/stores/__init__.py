@@ -1,0 +1,15 @@
+"""Stores: where buckets and seats are kept. `open_store` opens the configured one."""
+
+from __future__ import annotations
+
+from gateway.config import Settings
+from gateway.stores.memory import Backstop, MemoryStore
+from policies.policy import PolicySet
+from policies.units import Micros
+
+__all__ = ["open_store"]
+
+
+def open_store(settings: Settings, policies: PolicySet, now: Micros, backstop: Backstop | None = None) -> MemoryStore:
+    """Return the store of `settings`; `backstop` replaces the one that it would make."""
+    return MemoryStore(policies, settings.store.max_keys, now, backstop)

@@ -1,0 +1,139 @@
+"""The eight stages of a request, top to bottom, synchronous. `proxy/` calls it; nothing here awaits, logs or formats.
+
+  1 parse      (proxy/)  head -> facts;  (here) the resolver: headers -> principal
+  2 classify   route, class
+  3 except     the effective quotas, inside the plan
+  4 rank       priority, reserve and cost, inside the plan
+  5 admit      plan -> take -> judge -> verdict
+  6 forward or refuse   (proxy/)
+  7 settle     seats released, charge given back unless the head was sent
+  8 record     counted once
+
+Rules
+1. Whoever gets a decision settles it, exactly once, on every way out; a second time is a bug and raises.
+2. The identity that was resolved is the one charged, ranked, forwarded and counted. Nobody asks again.
+3. A credential that proves nothing is charged to its address. While that has quota the answer is 401, then 429.
+4. In shadow mode nothing is refused: every verdict stands as evidence and is not enforced, and a rejected credential is
+   forwarded as nobody's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gateway.clock import Clock
+from gateway.ports import Decision, Recorder, Rejection, Resolver, Store
+from policies.admit import Planner, judge
+from policies.classify import Classifier
+from policies.cost import UNMATCHED
+from policies.policy import Mode, PolicySet
+from policies.request import REJECTED, Kind, Principal, RequestFacts
+from policies.settle import corrections
+from policies.verdict import Outcome
+
+__all__ = ["Pipeline"]
+
+_NO_FACTS = RequestFacts(method="", path="", address="")
+
+
+class Pipeline:
+    """One for a process. `random` draws the jitter, in [0, 1)."""
+
+    __slots__ = (
+        "_classifier", "_clock", "_planner", "_policies", "_random", "_recorder", "_resolver", "_shadow", "_store",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        policies: PolicySet,
+        resolver: Resolver,
+        store: Store,
+        recorder: Recorder,
+        clock: Clock,
+        random: Callable[[], float],
+    ) -> None:
+        self._resolver = resolver
+        self._store = store
+        self._recorder = recorder
+        self._clock = clock
+        self._random = random
+        self._bind(policies)
+
+    def _bind(self, policies: PolicySet) -> None:
+        self._policies = policies
+        self._classifier = Classifier(policies)
+        self._planner = Planner(policies)
+        self._shadow = policies.mode is not Mode.ENFORCE
+
+    @property
+    def policies(self) -> PolicySet:
+        """The policies that decide now."""
+        return self._policies
+
+    def reload(self, policies: PolicySet, resolver: Resolver) -> None:
+        """Decide by other policies and a resolver of theirs from now on. Decisions under way keep their plan."""
+        self._bind(policies)
+        self._resolver = resolver
+        self._store.rebuild(policies, self._clock.now())
+
+    def decide(self, facts: RequestFacts, headers: list[tuple[bytes, bytes]], request_id: str) -> Decision:
+        """Decide one request: stages 1 to 5. `headers` have lower-case names."""
+        now = self._clock.now()
+        resolution = self._resolver.resolve(headers, facts.address, preflight=facts.preflight)
+        principal, rejection = resolution.principal, resolution.rejection
+        if rejection is not None:
+            principal = _nobody(principal, facts)
+        route = self._classifier.route(facts.method, facts.path)
+        cls, raised = self._classifier.cls(principal, route, facts.asked_class)
+        decision = Decision(request_id, facts, principal, cls, route, now)
+        decision.class_raise_attempt = raised
+        plan = self._planner.plan(principal, cls, route, facts.address, facts.method)
+        reading = self._store.take(plan, now)
+        verdict = judge(plan, reading, now, self._random() if reading.refused else 0.0)
+        decision.verdict = verdict
+        decision.exemption = plan.exemption
+        if self._shadow:
+            verdict.enforced = False
+            if rejection is not None:
+                decision.notes["rejected"] = rejection.code
+        else:
+            decision.consumed = resolution.consumed
+            if rejection is not None and verdict.refusal is None:
+                decision.rejection = rejection
+        decision.decide_ns = (self._clock.now() - now) * 1000
+        return decision
+
+    def reject(self, facts: RequestFacts | None, rejection: Rejection, request_id: str) -> Decision:
+        """Count a request that never reached a verdict. The decision comes back settled."""
+        now = self._clock.now()
+        facts = facts or _NO_FACTS
+        principal = Principal(Kind.REJECTED, REJECTED, facts.address)
+        decision = Decision(request_id, facts, principal, self._policies.default_class, UNMATCHED, now)
+        decision.rejection = rejection
+        self.settle(decision, Outcome.REJECTED, rejection.status)
+        return decision
+
+    def settle(self, decision: Decision, outcome: Outcome, status: int, limit: str = "") -> None:
+        """End a decision: stages 7 and 8. `limit` names what refused after the verdict, such as `connections`."""
+        if decision.settled:
+            raise RuntimeError(f"request {decision.request_id} was settled twice")
+        decision.settled = True
+        now = self._clock.now()
+        verdict = decision.verdict
+        correct = corrections(verdict, decision.principal.kind, sent=decision.sent)
+        if verdict is not None and correct.release:
+            if verdict.plan.seats:
+                self._store.release(verdict.plan)
+            if correct.give_back:
+                self._store.give_back(verdict.plan, now, verdict.reading)
+        if not limit and verdict is not None and verdict.refusal is not None and verdict.enforced:
+            limit = verdict.refusal.limit
+        decision.outcome = outcome
+        decision.status = status
+        decision.limit = limit
+        self._recorder.record(decision, now)
+
+
+def _nobody(principal: Principal, facts: RequestFacts) -> Principal:
+    """Return the principal that a rejected credential is charged to: its address, whatever it claimed."""
+    return principal if principal.kind is Kind.REJECTED else Principal(Kind.REJECTED, REJECTED, facts.address)

@@ -1,0 +1,252 @@
+"""The embedded store: buckets and seats in this process. It is the reference that every other store must agree with.
+
+Rules
+1. One step, never interrupted: a take looks at every limit before it changes any. Nothing here awaits.
+2. All or none. Own charges and seats are all asked; only if all agree is the backstop asked; only if it agrees is
+   anything taken.
+3. Whoever asks leaves a mark of demand on the buckets it asked; a refusal changes nothing else.
+4. Memory is bounded by `max_keys` whatever callers send. Buckets that come from the configuration stand outside it:
+   they are as many as the operator wrote, never evicted, and never overflow. Of the others a hand going round drops
+   those that are full again, a few at every new key and more at every tick. With no room left, new keys share one
+   overflow bucket per kind of limit, and are counted.
+5. A reload keeps every bucket. Each is resized when it is next touched, as of the instant of the reload.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from policies.charge import Charge, Plan, Reading, Refusal, ShareCharge
+from policies.kernels import gcra
+from policies.kernels.gcra import Bucket
+from policies.kernels.plain import PlainBackstop
+from policies.policy import ClassRule, PolicySet
+from policies.units import SECOND, Micros, RequestUnits, Seats
+
+__all__ = ["SEAT_WAIT_US", "Backstop", "MemoryStore", "ShareRefusal"]
+
+#: What is told to whoever finds all seats taken. It is a hint: nobody knows when a request will end.
+SEAT_WAIT_US: Micros = SECOND
+
+#: Buckets looked at for each new key, and at each tick; the latter takes about 0.1 ms.
+SWEEP_PER_KEY = 4
+SWEEP_PER_TICK = 500
+
+#: A table that has shrunk below an eighth of its size is made anew if that is quick.
+COMPACT_BELOW = 2_000
+
+
+class ShareRefusal(Protocol):
+    """Why the backstop took nothing."""
+
+    @property
+    def limit(self) -> str:
+        """`share`, `class` or `backstop`."""
+        ...
+
+    @property
+    def wait_us(self) -> Micros:
+        """When it could admit this cost at this class."""
+        ...
+
+    @property
+    def beyond_own(self) -> bool:
+        """True if the tenant's own limits would not have let this through either."""
+        ...
+
+
+class Backstop(Protocol):
+    """What the service can serve, and for whom: `fairshare.Shares`, or one plain bucket."""
+
+    def take(self, ask: ShareCharge, now: Micros) -> ShareRefusal | None:
+        """Take the ask and return None, or take nothing and say why."""
+        ...
+
+    def give_back(self, ask: ShareCharge, now: Micros) -> None:
+        """Undo a take."""
+        ...
+
+    def tick(self, now: Micros) -> None:
+        """Do the next slice of background work."""
+        ...
+
+    def rebuild(
+        self,
+        rate_us: float,
+        burst: RequestUnits,
+        classes: tuple[ClassRule, ...],
+        unlisted_weight: float,
+        now: Micros,
+    ) -> None:
+        """Go on under a new configuration."""
+        ...
+
+
+class MemoryStore:
+    """Buckets and seats of one process; implements `gateway.ports.Store`.
+
+    `max_keys` bounds the buckets that callers can bring into being. `backstop` is a plain bucket unless another is
+    given.
+    """
+
+    __slots__ = ("_backstop", "_buckets", "_changed_at", "_hand", "_max_keys", "_overflow", "_peak", "_ring", "_seats",
+                 "overflow_requests")  # fmt: skip
+
+    def __init__(self, policies: PolicySet, max_keys: int, now: Micros, backstop: Backstop | None = None) -> None:
+        self._backstop: Backstop = backstop or PlainBackstop(
+            policies.backstop.rate.per_us, policies.backstop.burst, policies.classes, policies.unlisted_weight, now
+        )
+        self._max_keys = max_keys
+        self._buckets: dict[str, Bucket] = {}
+        self._overflow: dict[str, Bucket] = {}
+        #: Names of the buckets that may be dropped, in no order; `_hand` is where the sweep goes on.
+        self._ring: list[str] = []
+        self._hand = 0
+        self._peak = 0
+        self._seats: dict[str, Seats] = {}
+        self._changed_at = now
+        self.overflow_requests = 0
+
+    @property
+    def keys(self) -> int:
+        """Buckets held now, overflow included."""
+        return len(self._buckets) + len(self._overflow)
+
+    @property
+    def seats_taken(self) -> int:
+        """Seats held now, over all concurrency limits."""
+        return sum(self._seats.values())
+
+    def take(self, plan: Plan, now: Micros) -> Reading:
+        """Take every enforced charge and seat of `plan` at `now`, or nothing; then ask the shadow charges."""
+        refused: list[Refusal] = []
+        steps: list[tuple[Bucket, Charge, float]] = []
+        tokens: list[float] = []
+        for charge in plan.own:
+            bucket = self._bucket(charge, now)
+            gcra.demand(bucket, charge, now)
+            level = gcra.level_at(bucket, now)
+            left = bucket.burst - gcra.kept(bucket, charge, now) - level
+            if level > gcra.room(bucket, charge, now):
+                refused.append(Refusal(charge.limit, gcra.refuse(bucket, charge, now)))
+            tokens.append(left)
+            steps.append((bucket, charge, level))
+        refused.extend(
+            Refusal("concurrency", SEAT_WAIT_US) for seat in plan.seats if self._seats.get(seat.holder, 0) >= seat.seats
+        )
+        beyond = False
+        if not refused and plan.share is not None:
+            share = self._backstop.take(plan.share, now)
+            if share is not None:
+                refused.append(Refusal(share.limit, share.wait_us))
+                beyond = share.beyond_own
+        if refused:
+            return Reading(tuple(refused), tuple(tokens), (), beyond)
+        for bucket, charge, _ in steps:
+            gcra.take(bucket, charge, now)
+        for seat in plan.seats:
+            self._seats[seat.holder] = self._seats.get(seat.holder, 0) + 1
+        left_now = tuple(left - charge.cost for left, charge in zip(tokens, plan.own, strict=True))
+        return Reading((), left_now, self._shadow(plan, now) if plan.shadow else ())
+
+    def _shadow(self, plan: Plan, now: Micros) -> tuple[Refusal, ...]:
+        """Ask the shadow charges, each for itself, and return those that would have refused."""
+        refused: list[Refusal] = []
+        for charge in plan.shadow:
+            bucket = self._bucket(charge, now)
+            gcra.demand(bucket, charge, now)
+            if gcra.admits(bucket, charge, now):
+                gcra.take(bucket, charge, now)
+            else:
+                refused.append(Refusal(charge.limit, gcra.refuse(bucket, charge, now)))
+        return tuple(refused)
+
+    def give_back(self, plan: Plan, now: Micros, reading: Reading | None = None) -> None:
+        """Return the charges of a taken plan whose request never reached the upstream (seats are `release`'s).
+
+        With its reading, shadow charges go back too. A bucket that is gone was full again; what an overflow bucket was
+        charged stays, since whose it was is no longer known.
+        """
+        for charge in plan.own:
+            self._undo(charge, now)
+        if reading is not None and plan.shadow:
+            refused = {refusal.limit for refusal in reading.shadow_refused}
+            for charge in plan.shadow:
+                if charge.limit not in refused:
+                    self._undo(charge, now)
+        if plan.share is not None:
+            self._backstop.give_back(plan.share, now)
+
+    def _undo(self, charge: Charge, now: Micros) -> None:
+        bucket = self._buckets.get(charge.bucket)
+        if bucket is not None:
+            gcra.give_back(bucket, charge, now)
+
+    def release(self, plan: Plan) -> None:
+        """Return the seats of a taken plan. Exactly once per take."""
+        for seat in plan.seats:
+            left = self._seats[seat.holder] - 1
+            if left:
+                self._seats[seat.holder] = left
+            else:
+                del self._seats[seat.holder]
+
+    def tick(self, now: Micros) -> None:
+        """Drop some buckets that are full again, and let the backstop do its slice."""
+        self._sweep(now, SWEEP_PER_TICK)
+        size = len(self._buckets)
+        self._peak = max(self._peak, size)
+        if size * 8 < self._peak and size < COMPACT_BELOW:
+            self._buckets = dict(self._buckets)
+            self._peak = size
+        self._backstop.tick(now)
+
+    def rebuild(self, policies: PolicySet, now: Micros) -> None:
+        """Go on under new policies: refills nothing, forgets nothing."""
+        self._changed_at = now
+        self._backstop.rebuild(
+            policies.backstop.rate.per_us, policies.backstop.burst, policies.classes, policies.unlisted_weight, now
+        )
+
+    def _bucket(self, charge: Charge, now: Micros) -> Bucket:
+        """Return the bucket of a charge with the charge's rate and burst, made if need be."""
+        bucket = self._buckets.get(charge.bucket)
+        if bucket is None:
+            bucket = self._open(charge, now)
+        if bucket.rate_us != charge.rate_us or bucket.burst != charge.burst:
+            gcra.resize(bucket, charge.rate_us, charge.burst, self._changed_at)
+        return bucket
+
+    def _open(self, charge: Charge, now: Micros) -> Bucket:
+        if charge.pinned:
+            bucket = self._buckets[charge.bucket] = Bucket(charge.rate_us, charge.burst, now)
+            return bucket
+        self._sweep(now, SWEEP_PER_KEY)
+        if len(self._ring) < self._max_keys:
+            self._ring.append(charge.bucket)
+            bucket = self._buckets[charge.bucket] = Bucket(charge.rate_us, charge.burst, now)
+            return bucket
+        self.overflow_requests += 1
+        name = charge.overflow or charge.limit
+        shared = self._overflow.get(name)
+        if shared is None:
+            shared = self._overflow[name] = Bucket(charge.rate_us, charge.burst, now)
+        return shared
+
+    def _sweep(self, now: Micros, steps: int) -> None:
+        """Look at the next `steps` buckets of the ring and drop those that are full, with nobody's demand on them."""
+        ring, buckets = self._ring, self._buckets
+        hand = self._hand
+        for _ in range(min(steps, len(ring))):
+            if hand >= len(ring):
+                hand = 0
+            name = ring[hand]
+            bucket = buckets[name]
+            if now >= bucket.high_until and gcra.level_at(bucket, now) <= 0.0:
+                del buckets[name]
+                last = ring.pop()
+                if hand < len(ring):
+                    ring[hand] = last
+            else:
+                hand += 1
+        self._hand = hand

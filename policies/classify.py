@@ -1,0 +1,127 @@
+"""Facts and principal to route, class and the named policies that apply.
+
+Rules
+1. First match wins. A path is matched in its canonical form; what is forwarded is another's business.
+2. `*` is exactly one segment, `**` the rest, only at the end: so matching takes time linear in the path, whoever wrote
+   it. `/a/**` covers `/a` too, or a limit on it would be stepped around by leaving out a slash.
+3. The class is the lowest of the route's (or the default), what the caller asked for, and the highest that its
+   credential may use. A caller lowers its class and never raises it; asking for more is an attempt, and is counted.
+4. A named policy applies if it covers the request and each characteristic of its key exists for this principal.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from policies.cost import UNMATCHED
+from policies.errors import PolicyError
+from policies.policy import Characteristic, Mode, Policy, PolicySet, Route
+from policies.rank import lowest
+from policies.request import Class, Kind, Principal, key_name
+
+__all__ = ["Classifier", "applicable", "bucket_of", "path_pattern"]
+
+#: A route table: the alternation of its patterns, and the route of each group of it.
+_Table = tuple[re.Pattern[str], tuple[int, ...]]
+
+_CLASSES = {cls.label: cls for cls in Class}
+
+
+def path_pattern(path: str) -> str:
+    """Return the regular expression of a configured path. Raises PolicyError for a wildcard in the wrong place."""
+    *inner, last = path.split("/")
+    if any("*" in segment and segment != "*" for segment in (*inner, "" if last == "**" else last)):
+        raise PolicyError("routes.path", f'"*" stands for a whole segment and "**" for the rest, in {path!r}')
+    segments = ["[^/]+" if segment == "*" else re.escape(segment) for segment in inner]
+    tail = "(?:/.*)?" if last == "**" else "/[^/]+" if last == "*" else "/" + re.escape(last)
+    return "/".join(segments) + tail
+
+
+def _table(routes: Sequence[Route], method: str | None) -> _Table:
+    """Compile the routes that take `method`; None is any method that no route names."""
+    fitting = [
+        index for index, route in enumerate(routes) if route.methods is None or (method and method in route.methods)
+    ]
+    alternatives = "|".join(f"({path_pattern(routes[index].path)})" for index in fitting)
+    return re.compile(f"(?:{alternatives})\\Z", re.DOTALL), tuple(fitting)
+
+
+def _asked(field: str) -> list[Class]:
+    """Return the classes named in an Evenhand-Class field; repeated fields come as one list. Other words are noise."""
+    words = (word.strip().lower() for word in field.split(","))
+    return [_CLASSES[word] for word in words if word in _CLASSES]
+
+
+class Classifier:
+    """Routes and classes of one PolicySet, compiled. A look-up is one match of one expression (15 ns a route)."""
+
+    __slots__ = ("_any", "_by_method", "_classes", "_lowest", "_routes")
+
+    def __init__(self, policies: PolicySet) -> None:
+        self._classes = policies.classes
+        # One more than there are routes: the last, reached as [UNMATCHED], is the default.
+        classes = [route.cls for route in policies.routes] + [None]
+        self._routes = tuple(policies.default_class if cls is None else cls for cls in classes)
+        self._any = _table(policies.routes, None)
+        methods = {method for route in policies.routes for method in route.methods or ()}
+        self._by_method = {method: _table(policies.routes, method) for method in methods}
+        self._lowest = tuple(tuple(lowest(policies.classes, (a, b)) for b in Class) for a in Class)
+
+    def route(self, method: str, path: str) -> int:
+        """Return the index of the first route that matches, or UNMATCHED."""
+        pattern, routes = self._by_method.get(method, self._any)
+        match = pattern.match(path)
+        if match is None or not routes:
+            return UNMATCHED
+        return routes[(match.lastindex or 0) - 1]
+
+    def cls(self, principal: Principal, route: int, asked: str | None) -> tuple[Class, bool]:
+        """Return the request's class, and whether the caller asked for a higher one than it is permitted."""
+        permitted = self._lowest[self._routes[route]][principal.highest]
+        if asked is None:
+            return permitted, False
+        wanted = _asked(asked)
+        result = lowest(self._classes, (permitted, *wanted))
+        return result, any(self._lowest[permitted][want] is not want for want in wanted)
+
+
+def applicable(policies: PolicySet, principal: Principal, cls: Class, route: int, method: str) -> tuple[Policy, ...]:
+    """Return the named policies of a request that are not off, in the order they are configured."""
+    name = "" if route == UNMATCHED else policies.routes[route].name
+    return tuple(
+        policy
+        for policy in policies.policies
+        if policy.mode is not Mode.OFF
+        and policy.match.covers(principal, cls, name, method)
+        and _has(principal, policy.key)
+    )
+
+
+def _has(principal: Principal, key: tuple[Characteristic, ...]) -> bool:
+    """Return whether `principal` has every characteristic: a project is a job's, a credential a user's."""
+    if Characteristic.PROJECT in key and principal.kind is not Kind.JOB:
+        return False
+    return Characteristic.CREDENTIAL not in key or principal.kind is Kind.USER
+
+
+def bucket_of(policies: PolicySet, policy: Policy, principal: Principal, cls: Class, route: int, address: str) -> str:
+    """Name the bucket of a named policy. Requests that no route matched have the route "", and share what it keys.
+
+    A credential or project is named with its tenant, or equal names of two tenants would share a bucket.
+    """
+    values = {
+        Characteristic.ADDRESS: address,
+        Characteristic.TENANT: principal.tenant,
+        Characteristic.CREDENTIAL: principal.credential,
+        Characteristic.PROJECT: principal.credential,
+        Characteristic.ROUTE: "" if route == UNMATCHED else policies.routes[route].name,
+        Characteristic.CLASS: cls.label,
+    }
+    wanted = set(policy.key)
+    if wanted & {Characteristic.CREDENTIAL, Characteristic.PROJECT}:
+        wanted.add(Characteristic.TENANT)
+    named = {
+        characteristic.value: values[characteristic] for characteristic in Characteristic if characteristic in wanted
+    }
+    return key_name(limit=policy.name, **named)
