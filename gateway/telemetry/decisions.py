@@ -1,0 +1,123 @@
+"""The decision log: which requests get a line.
+
+Rules
+1. What was not served is logged in full up to ten times a second per (tenant, limit), then counted in one line a
+   second; so are refusals in shadow. Served requests are sampled. The counts of `tenants.py` are exact whatever is
+   logged.
+2. A line is made on the data plane's thread, only for what is logged, and written by another (`sink.py`).
+3. Sampling is random, not every n-th: callers that take turns would see the same one logged each time.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from gateway.ports import Decision
+from gateway.telemetry.lines import FORMATS, Logged, clip, event_line, what_of
+from gateway.telemetry.sink import Sink
+from policies.policy import Mode, PolicySet
+from policies.units import SECOND, Micros
+from policies.verdict import Outcome
+
+__all__ = ["IN_FULL", "DecisionLog"]
+
+#: Lines in full per second, tenant and limit.
+IN_FULL = 10
+#: Seconds of counted lines, and events, that wait for a slow reader.
+_MAX_WAITING = 60
+
+#: (tenant, outcome, limit, mode)
+_Sort = tuple[str, str, str | None, Mode]
+
+
+@dataclass(slots=True)
+class _Second:
+    number: int
+    counts: dict[_Sort, int] = field(default_factory=dict)
+
+
+class DecisionLog:
+    """One log, in one format. `sample` is the part of served requests that is logged."""
+
+    def __init__(
+        self,
+        target: Path | Literal["stderr"],
+        form: str,
+        sample: float,
+        policies: PolicySet,
+        now: Callable[[], Micros],
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        self.sample = sample
+        self.policies = policies
+        self._form = FORMATS[form]
+        self._events_fit = form == "json"
+        self._now = now
+        self._draw = draw
+        self._second = _Second(0)
+        self._finished: deque[_Second] = deque(maxlen=_MAX_WAITING)
+        self._events: deque[bytes] = deque(maxlen=_MAX_WAITING)
+        self._told_dropped = 0
+        self.sink = Sink(target if isinstance(target, Path) else None, self._more)
+
+    def served(self, decision: Decision, now: Micros) -> None:
+        """Log a sample of what was served."""
+        if self._draw() < self.sample:
+            self._put(decision, now, Mode.ENFORCE, self.sample)
+
+    def refused(self, decision: Decision, now: Micros, mode: Mode = Mode.ENFORCE) -> None:
+        """Log what was not served, or would not have been."""
+        second = self._second
+        if now // SECOND != second.number:
+            self._finished.append(second)
+            second = self._second = _Second(now // SECOND)
+        outcome = decision.outcome or Outcome.SERVED
+        sort = (decision.principal.tenant, outcome.value, what_of(decision), mode)
+        count = second.counts.get(sort, 0) + 1
+        second.counts[sort] = count
+        if count <= IN_FULL:
+            self._put(decision, now, mode, 1.0)
+
+    def event(self, name: str, now: Micros, members: Mapping[str, object]) -> None:
+        """Log something that is not one request; from any thread."""
+        if self._events_fit:
+            self._events.append(event_line(name, now, members))
+
+    def _put(self, decision: Decision, now: Micros, mode: Mode, sample: float) -> None:
+        routes = self.policies.routes
+        route = routes[decision.route].name if 0 <= decision.route < len(routes) else None
+        self.sink.put(self._form(Logged(decision, now, mode, sample, route)))
+
+    def _more(self) -> Iterator[bytes]:
+        """Yield the lines that the writing thread makes itself."""
+        now = self._now()
+        while self._finished:
+            yield from self._counted(self._finished.popleft())
+        second = self._second
+        # Nobody came after it, so nobody closed it. A second later nobody adds to it any more.
+        if second.number < now // SECOND - 1 and second.counts:
+            counted, second.counts = _Second(second.number, second.counts), {}
+            yield from self._counted(counted)
+        while self._events:
+            yield self._events.popleft()
+        if self._events_fit and self.sink.dropped > self._told_dropped:
+            lost, self._told_dropped = self.sink.dropped - self._told_dropped, self.sink.dropped
+            yield event_line("dropped", now, {"count": lost})
+
+    def _counted(self, second: _Second) -> Iterator[bytes]:
+        for (tenant, outcome, limit, mode), count in second.counts.items():
+            if count > IN_FULL and self._events_fit:
+                members = {
+                    "tenant": clip(tenant, 128),
+                    "outcome": outcome,
+                    "limit": limit,
+                    "mode": mode.value,
+                    "count": count,
+                    "omitted": count - IN_FULL,
+                }
+                yield event_line("counted", second.number * SECOND, members)

@@ -1,0 +1,86 @@
+"""What other parts of the house say about themselves, and how long things took.
+
+Rules
+1. A gauge is asked at a scrape, from the admin listener's thread: it reads a number or copies a small dict, and never
+   blocks. One that nobody sets has no sample, its HELP and TYPE stand all the same.
+2. A histogram is written by the data plane's thread alone. A reader may see an observation in its bucket and not yet in
+   the sum; the next scrape has both.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+__all__ = ["DECISION_BOUNDS_NS", "UPSTREAM_BOUNDS_US", "Gauges", "Histogram", "KeyQuota"]
+
+#: (tenant, credential, request units per second), one per configured credential.
+KeyQuota = tuple[str, str, float]
+
+#: From a cached decision to one that waited for a store.
+DECISION_BOUNDS_NS = (
+    1_000,
+    2_000,
+    3_000,
+    5_000,
+    10_000,
+    20_000,
+    50_000,
+    100_000,
+    500_000,
+    1_000_000,
+    10_000_000,
+    100_000_000,
+)
+#: 1 ms to a minute, the default time-out of a first byte.
+UPSTREAM_BOUNDS_US = (
+    *(1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000),
+    *(1_000_000, 2_500_000, 5_000_000, 10_000_000, 30_000_000, 60_000_000),
+)
+
+
+class Histogram:
+    """Classic buckets over integers; `per_second` is how many of the unit make a second."""
+
+    __slots__ = ("_bounds", "_counts", "_per_second", "_total")
+
+    def __init__(self, bounds: tuple[int, ...], per_second: int) -> None:
+        self._bounds = bounds
+        self._per_second = per_second
+        self._counts = [0] * (len(bounds) + 1)
+        self._total = 0
+
+    def observe(self, value: int) -> None:
+        """Count one; an observation equal to a bound is within it."""
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._total += value
+
+    def buckets(self) -> tuple[list[tuple[str, float]], float]:
+        """Return (upper bound in seconds, observations up to it) cumulatively, `+Inf` last, and the sum in seconds."""
+        total = self._total / self._per_second
+        running = 0
+        rows: list[tuple[str, float]] = []
+        labels = [*(repr(bound / self._per_second) for bound in self._bounds), "+Inf"]
+        for label, count in zip(labels, self._counts.copy(), strict=True):
+            running += count
+            rows.append((label, running))
+        return rows, total
+
+
+@dataclass(slots=True)
+class Gauges:
+    """Set by whoever composes the house; each is the metric of that name (contract, section 8)."""
+
+    backstop_contended: Callable[[], bool] | None = None
+    backstop_used_ratio: Callable[[], float | None] | None = None
+    key_quota: Callable[[], Iterable[KeyQuota]] | None = None
+    store_up: Callable[[], bool] | None = None
+    store_errors: Callable[[], Mapping[str, int]] | None = None
+    connections: Callable[[], Mapping[str, int]] | None = None
+    in_flight: Callable[[], int] | None = None
+    keys: Callable[[], int] | None = None
+    overflow_requests: Callable[[], int] | None = None
+    starved_keys: Callable[[], int] | None = None
+    jwks_age_seconds: Callable[[], Mapping[str, float]] | None = None
+    canary_ok: Callable[[], Mapping[str, bool]] | None = None

@@ -1,0 +1,239 @@
+"""Stage 8: a settled decision becomes counts, and perhaps a line.
+
+Rules
+1. `record` changes nothing but counts, and decides nothing. It is the only reader of outcomes.
+2. It costs a dict look-up and an addition for a served request; what needs names, texts or ratios happens at the
+   scrape, in another thread.
+3. A request that was rejected counts under the tenant its credential proved, or else under `rejected`; 400 and 401
+   always under `rejected` (contract, section 7).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Hashable
+from typing import TypeVar
+
+from gateway.clock import Clock
+from gateway.config import Settings
+from gateway.ports import Decision
+from gateway.telemetry.codebook import Tally
+from gateway.telemetry.decisions import DecisionLog
+from gateway.telemetry.figures import Report
+from gateway.telemetry.gauges import DECISION_BOUNDS_NS, UPSTREAM_BOUNDS_US, Gauges, Histogram
+from gateway.telemetry.metrics import Counters, Metrics
+from gateway.telemetry.slots import Ledger
+from gateway.telemetry.tenants import Tenants
+from policies.policy import Mode, PolicySet
+from policies.request import REJECTED, Class, Kind
+from policies.units import SECOND, Micros
+from policies.verdict import OWN_LIMITS, Outcome, Reason, Verdict, reason_of
+
+__all__ = ["Telemetry"]
+
+_LOG = logging.getLogger("evenhand.telemetry")
+_PROVEN = frozenset({Kind.USER, Kind.JOB})
+_SHARED = frozenset({Reason.SHARE, Reason.BACKSTOP})
+_MAX_FORWARDERS = 16
+_ADVANCE_SECONDS = 1.0
+_SUMMARY: Micros = 60 * SECOND
+
+_Name = TypeVar("_Name", bound=Hashable)
+
+
+class Telemetry:
+    """Counts decisions; answers for them in `tenants`, `metrics` and the decision log.
+
+    `gauges` is to be set by whoever composes the house. `start` and `stop` run the threads that write the log and keep
+    the windows; without them everything works that is asked for. Raises ConfigError if the log cannot be written.
+    """
+
+    def __init__(self, settings: Settings, policies: PolicySet, clock: Clock) -> None:
+        section = settings.telemetry
+        self._clock = clock
+        self._ledger = Ledger(policies.tenants.keys(), policies.max_unlisted_tenants)
+        self._codebook = self._ledger.codebook
+        self._served = tuple(self._codebook.code(Tally.SERVED, cls) for cls in Class)
+        self._decision_time = Histogram(DECISION_BOUNDS_NS, 1_000_000_000)
+        self._upstream_time = Histogram(UPSTREAM_BOUNDS_US, SECOND)
+        self._counters = Counters()
+        self.gauges = Gauges()
+        self.tenants = Tenants(self._ledger, section.top_tenants, clock)
+        self.metrics = Metrics(
+            self.tenants,
+            self._codebook,
+            policies,
+            self.gauges,
+            self._counters,
+            {"evenhand_decision_seconds": self._decision_time, "evenhand_upstream_seconds": self._upstream_time},
+            clock.now,
+        )
+        self.log = _open_log(settings, policies, clock)
+        #: Addresses outside `trusted_proxies` that sent Forwarded or X-Forwarded-For; the first few.
+        self.forwarders: dict[str, None] = {}
+        self._summarised = clock.now() // _SUMMARY
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def reload(self, settings: Settings, policies: PolicySet) -> None:
+        """Take over another configuration; nothing that was counted is forgotten. The log stays where it is."""
+        self._ledger.relist(policies.tenants.keys(), policies.max_unlisted_tenants)
+        self.tenants.relabel(settings.telemetry.top_tenants)
+        self.metrics.policies = policies
+        if self.log is not None:
+            self.log.policies = policies
+            self.log.sample = settings.telemetry.admit_sample
+
+    def record(self, decision: Decision, now: Micros) -> None:
+        """Count `decision`, whose `outcome`, `status` and `limit` are final."""
+        verdict = decision.verdict
+        tenant = decision.principal.tenant
+        if decision.outcome is Outcome.SERVED:
+            code = self._served[decision.cls]
+        else:
+            code, tenant = self._unserved(decision)
+        ledger = self._ledger
+        cells = ledger.slot.tenants.get(tenant) if now < ledger.ends else None
+        if cells is None:
+            cells = ledger.cells(tenant, now)
+        try:
+            cells[code] += 1
+        except KeyError:
+            cells[code] = 1
+        if decision.decide_ns:
+            self._decision_time.observe(decision.decide_ns)
+        if decision.upstream_us:
+            self._upstream_time.observe(decision.upstream_us)
+        shadow = verdict is not None and (bool(verdict.reading.shadow_refused) or not verdict.enforced)
+        if shadow or decision.exemption or decision.class_raise_attempt or decision.notes:
+            shadow = self._asides(decision, tenant, now)
+        if self.log is None:
+            return
+        if decision.outcome is not Outcome.SERVED:
+            self.log.refused(decision, now)
+        elif shadow:
+            self.log.refused(decision, now, Mode.SHADOW)
+        else:
+            self.log.served(decision, now)
+
+    def untrusted_forwarder(self, address: str) -> None:
+        """Note a peer outside `trusted_proxies` that says for whom it forwards; warned of once per address."""
+        if address in self.forwarders or len(self.forwarders) >= _MAX_FORWARDERS:
+            return
+        self.forwarders[address] = None
+        _LOG.warning("%s", forwarder_warning(address))
+
+    def warnings(self) -> list[str]:
+        """Return what an operator should know of now, one sentence each; from any thread."""
+        found = [forwarder_warning(address) for address in self.forwarders.copy()]
+        if len(found) == _MAX_FORWARDERS:
+            found.append(f"more than {_MAX_FORWARDERS} peers outside trusted_proxies send Forwarded or X-Forwarded-For")
+        if self.log is not None and self.log.sink.dropped:
+            found.append(f"the decision log lost {self.log.sink.dropped} lines {self.log.sink.fault}".rstrip())
+        return found
+
+    def start(self) -> None:
+        """Begin to keep the windows and to write the log."""
+        if self.log is not None:
+            self.log.sink.start()
+        self._thread = threading.Thread(target=self._run, name="evenhand-telemetry", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Write what is left, within a second, and end."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+        if self.log is not None:
+            self.log.sink.stop()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(_ADVANCE_SECONDS):
+            self.keep(self._clock.now())
+
+    def keep(self, now: Micros) -> None:
+        """Take over closed slots, and once a minute log the aggregate beside the worst. From any thread but one."""
+        self.tenants.advance(now)
+        if self.log is not None and now // _SUMMARY != self._summarised:
+            self._summarised = now // _SUMMARY
+            report = self.tenants.report("1m", now)
+            if report.aggregate.offered:
+                self.log.event("fairness", now, summary(report))
+
+    def _unserved(self, decision: Decision) -> tuple[int, str]:
+        """Return the code and tenant of a request that was not served."""
+        tenant = decision.principal.tenant
+        outcome = decision.outcome
+        if outcome is Outcome.REFUSED:
+            tally = _refusal(decision.limit, decision.verdict)
+            return self._codebook.code(tally, decision.cls, decision.limit), tenant
+        if outcome is Outcome.REJECTED:
+            proven = decision.principal.kind in _PROVEN and decision.status not in (400, 401)
+            return self._codebook.code(Tally.REJECTED, decision.cls), tenant if proven else REJECTED
+        if outcome is Outcome.ABORTED:
+            tally = Tally.ABORTED_EARLY if decision.verdict is None else Tally.ABORTED
+            return self._codebook.code(tally, decision.cls), tenant
+        return self._codebook.code(Tally.UPSTREAM_ERROR, decision.cls), tenant
+
+    def _asides(self, decision: Decision, tenant: str, now: Micros) -> bool:
+        """Count what is counted beside a request. Return whether a limit in shadow would have refused it."""
+        shadow = False
+        verdict = decision.verdict
+        if verdict is not None:
+            for refused in verdict.reading.shadow_refused:
+                self._ledger.add(Tally.SHADOW, decision.cls, refused.limit, tenant, now)
+                shadow = True
+            if verdict.refusal is not None and not verdict.enforced:
+                self._ledger.add(Tally.SHADOW, decision.cls, verdict.refusal.limit, tenant, now)
+                shadow = True
+        if decision.class_raise_attempt:
+            self._ledger.add(Tally.RAISED, decision.cls, "", tenant, now)
+        if decision.exemption:
+            _count(self._counters.exempted, decision.exemption)
+        if "posture" in decision.notes and decision.outcome is not None:
+            _count(self._counters.posture, (decision.notes["posture"], decision.outcome.value))
+        return shadow
+
+
+def _refusal(limit: str, verdict: Verdict | None) -> Tally:
+    """Return whose doing an enforced refusal by `limit` was."""
+    reason = reason_of(limit)
+    if reason in OWN_LIMITS:
+        return Tally.OWN
+    if verdict is None or verdict.admitted:  # connections: refused after the verdict
+        return Tally.OTHERS
+    if verdict.reading.beyond_own:
+        return Tally.BEYOND
+    if verdict.reading.share_over or reason is Reason.SHARE:
+        return Tally.OVER
+    return Tally.WITHIN if reason in _SHARED else Tally.OTHERS
+
+
+def _count(counts: dict[_Name, int], name: _Name) -> None:
+    counts[name] = counts.get(name, 0) + 1
+
+
+def _open_log(settings: Settings, policies: PolicySet, clock: Clock) -> DecisionLog | None:
+    section = settings.telemetry
+    if section.decision_log == "off":
+        return None
+    return DecisionLog(section.decision_log, section.decision_log_format, section.admit_sample, policies, clock.now)
+
+
+def summary(report: Report) -> dict[str, object]:
+    """Return a report without its tenants, as the log and the index page show it."""
+    return {
+        "window": report.window,
+        "aggregate": report.aggregate.as_members(),
+        "worst": report.worst_members(),
+        "tenants": len(report.tenants),
+    }
+
+
+def forwarder_warning(address: str) -> str:
+    """Return what to say of a peer that forwards for others without being trusted to."""
+    return (
+        f"{address} sends Forwarded or X-Forwarded-For and is not in trusted_proxies: "
+        f"callers behind {address} share one address; add it to trusted_proxies"
+    )

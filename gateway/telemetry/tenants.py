@@ -1,0 +1,94 @@
+"""What each tenant got, over the last minutes and hours: the reading side of `slots.py`.
+
+Rules
+1. Any thread may ask; a lock puts readers one after another. The data plane never takes it.
+2. A report is computed when asked for, and kept for ten times as long as that took, at most for one second: however
+   many ask, reading costs a bounded part of one core.
+3. Somebody must ask, or call `advance`, every few minutes: it takes the closed slots away.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+from gateway.clock import Clock
+from gateway.telemetry.figures import Figures, Report, figures, report
+from gateway.telemetry.labels import Labels
+from gateway.telemetry.slots import Cells, Ledger, Slot
+from gateway.telemetry.windows import WINDOWS, Windows
+from policies.units import SECOND, Micros
+
+__all__ = ["Tenants"]
+
+_KEPT = 10
+
+
+class Tenants:
+    """Reports and labelled totals over the counts of a ledger."""
+
+    def __init__(self, ledger: Ledger, top: int, clock: Clock) -> None:
+        self._ledger = ledger
+        self._codebook = ledger.codebook
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._windows = Windows()
+        self._labels = Labels(top)
+        self._top = top
+        self._kept: dict[str, tuple[Micros, Report]] = {}
+
+    def advance(self, now: Micros) -> None:
+        """Take over the slots closed by `now`."""
+        with self._lock:
+            self._advance(now)
+
+    def report(self, window: str, now: Micros) -> Report:
+        """Return one of WINDOWS at `now`, at most a second old. Raises KeyError for any other."""
+        with self._lock:
+            until, kept = self._kept.get(window, (0, None))
+            if kept is not None and now < until:
+                return kept
+            current = self._advance(now)
+            began = self._clock.now()
+            made = report(window, self._figures(window, now, current))
+            took = self._clock.now() - began
+            self._kept[window] = (now + min(SECOND, _KEPT * took), made)
+            return made
+
+    def tenant(self, tenant: str, now: Micros) -> dict[str, Figures]:
+        """Return one tenant in every window; all zero if nothing was counted of it."""
+        with self._lock:
+            current = self._advance(now)
+            return {
+                window: figures(tenant, self._windows.of(tenant, window, now, current), self._codebook)
+                for window in WINDOWS
+            }
+
+    def totals(self, now: Micros) -> dict[str, Cells]:
+        """Return what each `tenant` label has counted since it began, by code."""
+        with self._lock:
+            return self._labels.totals(self._advance(now))
+
+    def relabel(self, top: int) -> None:
+        """Take over a reloaded `top_tenants`, from the next slot on."""
+        self._top = top
+
+    def _advance(self, now: Micros) -> Slot:
+        """Return the slot being written, everything before it being counted."""
+        current = self._ledger.slot
+        closed = False
+        for slot in self._ledger.take_closed(current.number):
+            self._labels.close(slot)
+            self._windows.close(slot)
+            closed = True
+        self._windows.expire(now)
+        if closed:
+            self._labels.limit = self._top
+        if closed and self._labels.full:
+            # Without the current slot: what is shown of it is decided by the labels it began with.
+            self._labels.rank(self._figures("1h", now, Slot(current.number)))
+        return current
+
+    def _figures(self, window: str, now: Micros, current: Slot) -> Iterator[Figures]:
+        for tenant, cells in self._windows.read(window, now, current):
+            yield figures(tenant, cells, self._codebook)

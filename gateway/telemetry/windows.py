@@ -1,0 +1,190 @@
+"""Sums of slots over sliding windows, kept up to date slot by slot.
+
+Rules
+1. A window is the current slot and the whole slots before it that fit: 1m, 5m, 15m and 1h are counted in slots of ten
+   seconds, 24h in slots of five minutes. It therefore never looks further back than its name says, and at most one of
+   its slots less.
+2. A closed slot is added to every window once and subtracted once, so reading a window costs one look per tenant,
+   however long it is.
+3. A closed slot is kept as packed integers of eight bytes, one per tenant and code: 360 of ten seconds and 288 of five
+   minutes. Tenants are numbered; a number is free again once the longest window has forgotten its tenant.
+4. One thread at a time (`tenants.py` holds the lock). Loops over all tenants breathe, so that the data plane never
+   waits for one.
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import TypeVar
+
+from gateway.telemetry.codebook import CODE_BITS
+from gateway.telemetry.slots import SLOT, Cells, Slot
+from policies.units import Micros
+
+__all__ = ["WINDOWS", "Windows", "breathing"]
+
+#: Slots of ten seconds in each window.
+WINDOWS: Mapping[str, int] = {"1m": 6, "5m": 30, "15m": 90, "1h": 360, "24h": 8640}
+
+_COARSE = 30
+_COUNT_BITS = 64 - 20 - CODE_BITS
+_COUNT_MASK = (1 << _COUNT_BITS) - 1
+_CODE_MASK = (1 << CODE_BITS) - 1
+_BREATH_EVERY = 256
+#: Long enough that a waiting thread wakes up and takes the interpreter; a sleep of 0 takes it back before that.
+_BREATH_SECONDS = 0.000_05
+
+_T = TypeVar("_T")
+
+
+def breathing(items: Iterator[_T]) -> Iterator[_T]:
+    """Pass `items` on, letting other threads run every so often."""
+    for number, item in enumerate(items, 1):
+        yield item
+        if number % _BREATH_EVERY == 0:
+            time.sleep(_BREATH_SECONDS)
+
+
+class _Window:
+    """The sum of one window, in slots of `grain` times ten seconds, and the packed slots to subtract later."""
+
+    __slots__ = ("grain", "slots", "span", "sums")
+
+    def __init__(self, slots: int, grain: int) -> None:
+        self.span = slots // grain
+        self.grain = grain
+        self.slots: deque[tuple[int, array[int]]] = deque()
+        self.sums: dict[int, Cells] = {}
+
+    def oldest(self, now: Micros) -> int:
+        """Return the number, in its own grain, of the first slot that the window still covers at `now`."""
+        return now // (SLOT * self.grain) - self.span + 1
+
+    def add(self, tenant: int, cells: Cells) -> None:
+        sums = self.sums.get(tenant)
+        if sums is None:
+            self.sums[tenant] = dict(cells)
+            return
+        for code, count in cells.items():
+            sums[code] = sums.get(code, 0) + count
+
+    def subtract(self, key: int, count: int) -> bool:
+        """Take one packed count out; True if nothing is left of its tenant."""
+        tenant, code = key >> CODE_BITS, key & _CODE_MASK
+        sums = self.sums[tenant]
+        left = sums[code] - count
+        if left:
+            sums[code] = left
+            return False
+        del sums[code]
+        if sums:
+            return False
+        del self.sums[tenant]
+        return True
+
+    def expire(self, now: Micros) -> Iterator[int]:
+        """Subtract the slots that `now` has left behind; yields the tenants of whom nothing is left."""
+        oldest = self.oldest(now)
+        while self.slots and self.slots[0][0] < oldest:
+            for packed in breathing(iter(self.slots.popleft()[1])):
+                key = packed >> _COUNT_BITS
+                if self.subtract(key, packed & _COUNT_MASK):
+                    yield key >> CODE_BITS
+
+
+class Windows:
+    """All windows over all tenants."""
+
+    def __init__(self) -> None:
+        *fine, longest = (_Window(slots, _COARSE if slots > WINDOWS["1h"] else 1) for slots in WINDOWS.values())
+        self._fine = fine
+        self._longest = longest
+        self._by_name = dict(zip(WINDOWS, (*fine, longest), strict=True))
+        self._names: list[str] = []
+        self._numbers: dict[str, int] = {}
+        self._free: list[int] = []
+        #: What was counted in the slot of five minutes that is still open, by packed tenant and code.
+        self._gathered: dict[int, int] = {}
+        self._gathering = 0
+
+    def close(self, slot: Slot) -> None:
+        """Add a closed slot; they come in order."""
+        self._gather(slot.number // _COARSE)
+        packed: array[int] = array("Q")
+        gathered = self._gathered
+        for name, cells in breathing(iter(slot.tenants.items())):
+            tenant = self._number(name)
+            self._longest.add(tenant, cells)
+            for window in self._fine:
+                window.add(tenant, cells)
+            for code, count in cells.items():
+                key = (tenant << CODE_BITS) | code
+                packed.append((key << _COUNT_BITS) | count)
+                gathered[key] = gathered.get(key, 0) + count
+        for window in self._fine:
+            window.slots.append((slot.number, packed))
+
+    def expire(self, now: Micros) -> None:
+        """Forget what no window covers at `now`."""
+        self._gather(now // SLOT // _COARSE)
+        for window in self._fine:
+            deque(window.expire(now), maxlen=0)
+        for tenant in self._longest.expire(now):
+            del self._numbers[self._names[tenant]]
+            self._free.append(tenant)
+
+    def read(self, window: str, now: Micros, current: Slot) -> Iterator[tuple[str, Cells]]:
+        """Yield every tenant with its counts in `window` at `now`, those of the slot being written included."""
+        chosen = self._by_name[window]
+        fresh = _copy(current) if current.number // chosen.grain >= chosen.oldest(now) else {}
+        for tenant, sums in breathing(iter(chosen.sums.items())):
+            name = self._names[tenant]
+            cells = fresh.pop(name, None)
+            yield name, sums if cells is None else _sum(sums, cells)
+        yield from breathing(iter(fresh.items()))
+
+    def of(self, tenant: str, window: str, now: Micros, current: Slot) -> Cells:
+        """Return the counts of one tenant in `window` at `now`."""
+        chosen = self._by_name[window]
+        number = self._numbers.get(tenant)
+        sums = {} if number is None else chosen.sums.get(number, {})
+        fresh = current.number // chosen.grain >= chosen.oldest(now)
+        return _sum(sums, dict(current.tenants.get(tenant, {}))) if fresh else dict(sums)
+
+    def _number(self, name: str) -> int:
+        number = self._numbers.get(name)
+        if number is None:
+            if self._free:
+                number = self._free.pop()
+                self._names[number] = name
+            else:
+                number = len(self._names)
+                self._names.append(name)
+            self._numbers[name] = number
+        return number
+
+    def _gather(self, period: int) -> None:
+        """Close the slot of five minutes when another one begins."""
+        if period != self._gathering and self._gathered:
+            packed = array("Q", ((key << _COUNT_BITS) | count for key, count in self._gathered.items()))
+            self._longest.slots.append((self._gathering, packed))
+            self._gathered = {}
+        self._gathering = period
+
+
+def _sum(one: Cells, other: Cells) -> Cells:
+    total = dict(one)
+    for code, count in other.items():
+        total[code] = total.get(code, 0) + count
+    return total
+
+
+def _copy(slot: Slot) -> dict[str, Cells]:
+    """Copy a slot that another thread may be writing.
+
+    Copying a dict from which nothing was ever deleted is one step of the interpreter: nobody writes in between.
+    """
+    return {name: cells.copy() for name, cells in breathing(iter(slot.tenants.copy().items()))}
