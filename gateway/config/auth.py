@@ -1,0 +1,129 @@
+"""`[auth]` of gateway.toml: who may vouch for whom, and what is left to those who prove nothing (contract, section 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+
+from gateway.config.kinds import (
+    Algorithm,
+    Duration,
+    Flag,
+    HttpUrl,
+    KeySetFile,
+    Posture,
+    Quota,
+    Secret,
+    SharedSecret,
+    TenantPattern,
+    Text,
+    Weight,
+    choice,
+    count,
+)
+from gateway.config.table import Table
+
+__all__ = ["AuthSection", "IntrospectionSection", "IssuerEntry", "JobIssuerEntry", "JwtIssuerEntry"]
+
+
+class IssuerEntry(Table):
+    """An issuer of JWTs: who it is, how its signatures are checked, and whom it may speak for."""
+
+    issuer: Text = Field(description="The iss claim, exactly")
+    audience: Text = Field(description="The aud claim that tokens for this service carry")
+    algorithms: tuple[Algorithm, ...] = Field(
+        ("RS256",), min_length=1, description="Signature algorithms, never chosen by the token; HS256 with secret"
+    )
+    jwks_url: HttpUrl | None = Field(None, description="Where its key set is fetched from")
+    jwks_file: KeySetFile = Field("", description="File that holds its key set")
+    secret: SharedSecret = Field("", description="Shared secret of HS256, HS384 or HS512")
+    jwks_stale: Duration = Field("24h", description="How long the last good key set serves when it cannot be fetched")
+    allow_private: Flag = Field(False, description="The key set may be fetched from a private address, and by http")
+    tenant_claim: Text = Field("tenant", description="The claim that names the tenant")
+    tenants: tuple[TenantPattern, ...] = Field(
+        ("*",), min_length=1, description="The tenants this issuer may speak for"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_algorithm(cls, table: Any) -> Any:
+        if isinstance(table, dict) and "algorithms" not in table and table.get("secret"):
+            return {**table, "algorithms": ["HS256"]}
+        return table
+
+    def contradictions(self) -> Iterator[tuple[str, str]]:
+        """A shared secret goes with HS*, a key set with everything else (case 13: never both)."""
+        symmetric = [name for name in self.algorithms if name.startswith("HS")]
+        secret = self.secret.get_secret_value()
+        if secret and len(symmetric) < len(self.algorithms):
+            yield "algorithms", "expected HS256, HS384 or HS512 only, since there is a secret, found another"
+        elif not secret and symmetric:
+            yield "algorithms", f"expected no {symmetric[0]}, which needs a secret instead of a key set, found it"
+        elif secret and len(secret.encode()) * 8 < _bits(symmetric):
+            yield (
+                "secret",
+                f"expected at least {_bits(symmetric) // 8} bytes for {symmetric[0]} (RFC 7518), found fewer",
+            )
+        if self.jwks_url and self.jwks_url.startswith("http:") and not self.allow_private:
+            yield "jwks_url", "expected an address with https, or allow_private, found http"
+
+
+def _bits(algorithms: list[str]) -> int:
+    """Return the least bits of a key for these HS algorithms (RFC 7518 section 3.2)."""
+    return max(int(name[2:]) for name in algorithms)
+
+
+class JwtIssuerEntry(IssuerEntry):
+    """An issuer of user tokens."""
+
+    key_claim: Text = Field("sub", description="The claim that names the credential")
+
+
+class JobIssuerEntry(IssuerEntry):
+    """An issuer of CI job tokens: a bucket per project, class batch, parent the tenant."""
+
+    tenant_claim: Text = Field("namespace", description="The claim that names the tenant")
+    tenants: tuple[TenantPattern, ...] = Field(
+        min_length=1, description="Required: a namespace is chosen by whoever registers it"
+    )
+    project_claim: Text = Field("project", description="The claim that names the project")
+    job_claim: Text = Field("job", description="The claim that names the job")
+
+
+class IntrospectionSection(Table):
+    """Opaque tokens known to another service (RFC 7662)."""
+
+    url: HttpUrl = Field(description="The introspection endpoint")
+    client_id: Text = Field(description="Our name there")
+    client_secret: Secret = Field(description="Our password there")
+    tenant_field: Text = Field("tenant", description="The member of its answer that names the tenant")
+    key_field: Text = Field("sub", description="The member that names the credential")
+    cache: Duration = Field("5s", description="How long an answer holds; a revoked token lives as long")
+    tenants: tuple[TenantPattern, ...] = Field(("*",), min_length=1, description="The tenants it may speak for")
+    posture: Posture = Field("closed", description="When it does not answer")
+
+
+class AuthSection(Table):
+    """Identity: what is left to callers who prove nothing, and who may vouch for the others."""
+
+    anonymous: Flag = Field(True, description="false: no credential is 401")
+    unknown: Annotated[str, choice("reject", "anonymous")] = Field(
+        "reject",
+        description="A credential no entry here could have issued: 401, or forwarded untouched and charged to its address",
+    )
+    anonymous_quota: Quota = Field("5/s burst 20", description="Of each address without a credential")
+    anonymous_weight: Weight = Field(1.0, description="All anonymous callers together are one tenant of this weight")
+    rejected_quota: Quota = Field("60/min burst 60", description="Failed authentication, of each address")
+    preflight_quota: Quota = Field("10/s burst 50", description="CORS preflights, of each address")
+    max_unlisted_tenants: Annotated[int, count(1, 10_000_000)] = Field(
+        10_000, description="Tenants proved by JWT without an entry; above it new ones share one bucket"
+    )
+    unlisted_weight: Weight | None = Field(
+        None, description="Weight of all of them together; without it the sum of the listed weights, at least 1"
+    )
+    cache: Duration = Field("10m", description="How long a verified token is remembered, at most to its expiry")
+    jwt: tuple[JwtIssuerEntry, ...] = Field((), description="Issuers of user tokens")
+    job: tuple[JobIssuerEntry, ...] = Field((), description="Issuers of CI job tokens")
+    introspection: IntrospectionSection | None = Field(None, description="Opaque tokens known to another service")
