@@ -6,11 +6,13 @@ Rules
 3. Callbacks are synchronous and may use the call: cancel it, pause it, write to it. One that raises is a bug: the
    connection is closed, the loop's exception handler is told, and the call ends in `on_failed`.
 4. Body bytes are kept only while there is no connection to write them to, or while the call could still be repeated,
-   and then no more than `HELD` of them beyond what the writer was told to hold back.
+   and no more than `HELD` of them if the writer heeds `on_writable`.
+5. A call is repeated at most once, and only while everything that was sent of it is still here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
 from gateway.proxy.failure import Failure
@@ -20,61 +22,213 @@ __all__ = ["HELD", "Call", "Headers", "Receiver"]
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 
 #: Octets of a request body kept before a connection is there, and for one repetition: the high-water mark of asyncio's
-#: transports, and twice nginx's client_body_buffer_size.
+#: transports, and four times nginx's client_body_buffer_size.
 HELD = 64 * 1024
+
+#: What a chunk costs beyond its octets, so that a body of one-byte chunks is bounded too.
+_CHUNK_OVERHEAD = 128
+
+#: Methods whose empty body needs no Content-Length: 0 (RFC 9110 section 8.6).
+_NO_BODY = frozenset({b"GET", b"HEAD", b"DELETE", b"OPTIONS"})
 
 
 class Receiver(Protocol):
     """Who a response is for. Nothing here may block."""
 
     def on_sent(self) -> None:
-        """The request head was written to an upstream connection. Once a call, however often it is repeated."""
+        """Note that the request head was written to an upstream; once a call, even if it is repeated."""
         ...
 
     def on_interim(self, status: int, headers: Headers) -> None:
-        """A 1xx response other than 101 (RFC 9110 section 15.2); names as received."""
+        """Take a 1xx response other than 101 (RFC 9110 section 15.2); names as received."""
         ...
 
     def on_response(self, status: int, headers: Headers) -> None:
-        """The response head, 200 to 599; names and order as received, framing fields included. The list is yours."""
+        """Take the response head, 200 to 599; names and order as received, framing fields too. The list is yours."""
         ...
 
     def on_data(self, chunk: bytes) -> None:
-        """The next octets of the body, without chunked framing; never empty, never decoded, never joined."""
+        """Take the next octets of the body, without chunked framing; never empty, never decoded, never joined."""
         ...
 
     def on_done(self) -> None:
-        """The response is complete by its own framing."""
+        """Note that the response is complete by its own framing."""
         ...
 
     def on_failed(self, failure: Failure) -> None:
-        """The call failed. After `on_response` the response is broken and must not look complete to the caller."""
+        """Note the failure. After `on_response` the response is broken and must not look complete to the caller."""
         ...
 
     def on_writable(self, ready: bool) -> None:
-        """False: hold the request body back; True: go on. Starts as True; only changes are told."""
+        """Hold the request body back (False) or go on (True). It starts as True; only changes are told."""
         ...
 
 
-class Call(Protocol):
-    """The handle `Upstream.call` returns. Every method may be used at any time, and does nothing once the call ended."""
+class _Carrier(Protocol):
+    """The connection that carries a call."""
+
+    def send(self, parts: Sequence[bytes]) -> None: ...
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+    def drop(self) -> None: ...
+
+
+class _Line(Protocol):
+    """Where a call waits until a connection carries it."""
+
+    def withdraw(self, call: Call) -> None: ...
+
+
+class Call:
+    """The handle `Upstream.call` returns. Every method may be used at any time, and does nothing once the call ended.
+
+    The attributes belong to the pool and its connections. `left` is how much of an announced body is to come, None for
+    a chunked one; `ended` that all of it was written; `keeping` that what is written is also kept in `held`.
+    """
+
+    __slots__ = (
+        "_line", "_size", "_writable", "body_written", "carrier", "ended", "fields", "first_byte", "held", "host",
+        "idempotent", "keeping", "left", "method", "over", "paused", "receiver", "retried", "sent", "target",
+        "total_at", "wait_until",
+    )  # fmt: skip
+
+    def __init__(  # noqa: PLR0913, PLR0917 - made once a request, at one place
+        self,
+        line: _Line,
+        receiver: Receiver,
+        method: bytes,
+        target: bytes,
+        headers: Headers,
+        host: bytes | None,
+        length: int | None,
+        idempotent: bool,
+        first_byte: float,
+        total_at: float,
+    ) -> None:
+        self._line = line
+        self.receiver = receiver
+        self.method = method
+        self.target = target
+        self.fields = _fields(method, headers, length)
+        self.host = host
+        self.left = length
+        self.ended = length == 0
+        self.idempotent = idempotent
+        self.first_byte = first_byte
+        self.total_at = total_at
+        self.wait_until = 0.0
+        self.held: list[bytes] = []
+        self._size = 0
+        self._writable = True
+        self.body_written = False
+        self.keeping = True
+        self.carrier: _Carrier | None = None
+        self.over = self.paused = self.retried = self.sent = False
 
     def write(self, chunk: bytes) -> None:
         """Send the next octets of the request body. ValueError if they exceed the announced length."""
-        ...
+        if self.over or not chunk:
+            return
+        if self.left is None:
+            if self.ended:
+                raise ValueError("the request body has already ended")
+            self._send((b"%x\r\n" % len(chunk), chunk, b"\r\n"), len(chunk))
+            return
+        left = self.left - len(chunk)
+        if left < 0:
+            raise ValueError("the request body is longer than announced")
+        self.left = left
+        self.ended = left == 0
+        self._send((chunk,), len(chunk))
 
     def finish(self) -> None:
-        """The request body is complete. Needed for a chunked body; implied once an announced length is reached."""
-        ...
+        """End the request body. Needed for a chunked one; implied once an announced length is reached."""
+        if self.over or self.ended:
+            return
+        if self.left is not None:
+            raise ValueError("the request body is shorter than announced")
+        self.ended = True
+        self._send((b"0\r\n\r\n",), 5)
 
     def pause(self) -> None:
         """Read no more of the response. What was already read still comes (at most 256 KiB); no idle time-out runs."""
-        ...
+        if not self.over and not self.paused:
+            self.paused = True
+            if self.carrier is not None:
+                self.carrier.pause()
 
     def resume(self) -> None:
         """Undo `pause`."""
-        ...
+        if not self.over and self.paused:
+            self.paused = False
+            if self.carrier is not None:
+                self.carrier.resume()
 
     def cancel(self) -> None:
-        """The caller is gone: end now, waiting, connecting or streaming. No callback comes after."""
-        ...
+        """End now, whether waiting, connecting or streaming: the caller is gone. No callback comes after."""
+        if self.over:
+            return
+        carrier = self.carrier
+        self.close()
+        if carrier is not None:
+            carrier.drop()
+        else:
+            self._line.withdraw(self)
+
+    def close(self) -> None:
+        """Mark the end, and forget what was held."""
+        self.over = True
+        self.carrier = None
+        self.forget()
+
+    def forget(self) -> None:
+        """Keep nothing of the body any more: from here on the call cannot be repeated."""
+        self.keeping = False
+        self._size = 0
+        self.held = []
+
+    def tell(self, *, writable: bool) -> None:
+        """Pass on whether more of the body is welcome, if that has changed."""
+        if writable != self._writable and not self.over:
+            self._writable = writable
+            self.receiver.on_writable(writable)
+
+    def head(self, prefix: bytes, authority: bytes) -> bytes:
+        """Return the request head for one address, in one piece."""
+        return b"%b %b%b HTTP/1.1\r\nhost: %b\r\n%b\r\n" % (
+            self.method,
+            prefix if self.target[:1] == b"/" else b"",
+            self.target,
+            self.host or authority,
+            self.fields,
+        )
+
+    def _send(self, parts: Sequence[bytes], size: int) -> None:
+        self.body_written = True
+        carrier = self.carrier
+        if self.keeping:
+            self._size += size + _CHUNK_OVERHEAD
+            if carrier is not None and self._size > HELD:
+                self.forget()
+            else:
+                self.held.extend(parts)
+        if carrier is not None:
+            carrier.send(parts)
+        elif self._size >= HELD:
+            self.tell(writable=False)
+
+
+def _fields(method: bytes, headers: Headers, length: int | None) -> bytes:
+    """Return the field lines; the framing of a request is always our own. ValueError on a line break inside a field."""
+    lines = list(map(b": ".join, headers))
+    if length is None:
+        lines.append(b"transfer-encoding: chunked")
+    elif length or method not in _NO_BODY:
+        lines.append(b"content-length: %d" % length)
+    if not lines:
+        return b""
+    lines.append(b"")
+    fields = b"\r\n".join(lines)
+    if fields.count(b"\n") != len(lines) - 1 or fields.count(b"\r") != len(lines) - 1:
+        raise ValueError("a request field contains a line break")
+    return fields

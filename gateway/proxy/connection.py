@@ -1,0 +1,271 @@
+"""One socket to an upstream: requests out, responses in. It decides when it may carry another call.
+
+    idle --carry--> asked --head--> answering --complete--> idle       if clean: rule 2
+                      |                 |
+                      +-----------------+-- fault, reset, time-out, cancel --> closed
+
+Rules
+1. A connection carries one call at a time; bytes that arrive while it carries none close it.
+2. It is offered again only after a clean end: the response complete by its framing, keep-alive allowed, the request
+   body written in full and out of our buffer, not one byte beyond the response.
+3. A body without length or chunked coding ends where the peer says so (FIN, or close_notify under TLS: RFC 9112
+   section 9.8). Every other end of a connection inside a response is a broken response.
+4. A connection closes by abort: everything worth reading has been read. close_notify would protect the reader of a
+   request from truncation, and no request ends by it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol, cast
+
+from gateway.proxy.failure import Failure, FailureKind
+from gateway.proxy.response import Response
+
+if TYPE_CHECKING:
+    from gateway.proxy.addresses import Peer
+    from gateway.proxy.call import Call
+
+__all__ = ["Connection"]
+
+_NEVER = float("inf")
+
+
+class _Home(Protocol):
+    """What a connection tells the pool it belongs to."""
+
+    idle_timeout: float
+
+    def released(self, connection: Connection) -> None:
+        """Take back a connection whose call ended cleanly: it may carry another."""
+        ...
+
+    def ended(self, connection: Connection) -> None:
+        """Note that the call ended, and the connection with it."""
+        ...
+
+    def repeat(self, connection: Connection, call: Call) -> bool:
+        """Take `call`, of which nothing was answered, to a new connection; false if the retry budget is spent."""
+        ...
+
+    def lost(self, connection: Connection) -> None:
+        """Note that the socket is closed and its slot free. The last thing that is told."""
+        ...
+
+
+class Connection(asyncio.Protocol):
+    """A connection of a pool. `deadline` is loop time: of the call it carries, or of its idleness."""
+
+    __slots__ = (
+        "_choked", "_finished", "_home", "_loop", "_response", "_reused", "_transport", "call", "deadline", "peer",
+    )  # fmt: skip
+
+    def __init__(self, home: _Home, peer: Peer, loop: asyncio.AbstractEventLoop) -> None:
+        self._home = home
+        self._loop = loop
+        self.peer = peer
+        self.call: Call | None = None
+        self.deadline = _NEVER
+        self._response: Response | None = None
+        self._reused = self._choked = self._finished = False
+
+    # What the pool asks
+
+    @property
+    def closing(self) -> bool:
+        """True if it can carry nothing any more, whether or not the socket is closed yet."""
+        return self._transport.is_closing()
+
+    def readable(self) -> bool:
+        """Return whether the kernel holds something for us: on an idle connection a close, or what must close it.
+
+        Asked before a request that may not be repeated; the loop would hear of it only after the request was sent.
+        """
+        poll = select.poll()
+        poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
+        return bool(poll.poll(0))
+
+    def carry(self, call: Call) -> None:
+        """Send `call`, with what of its body is already there, and read its response."""
+        self.call = call
+        self._response = None
+        call.carrier = self
+        head = call.head(self.peer.prefix, self.peer.authority)
+        self._transport.write(b"".join((head, *call.held)) if call.held else head)
+        if not self._reused or not call.idempotent or call.retried:
+            call.forget()
+        self._reused = True
+        self._arm(call.first_byte)
+        if not call.sent:
+            call.sent = True
+            call.receiver.on_sent()
+        if not self._choked:
+            call.tell(writable=True)
+        if call.paused and self.call is call:
+            self.pause()
+
+    def expire(self, now: float) -> None:
+        """Fail the call, or end the idleness: the deadline has passed."""
+        call = self.call
+        if call is None:
+            self.close()
+        elif now >= call.total_at:
+            self.fail(FailureKind.TOTAL_TIMEOUT, "the upstream took longer than total_timeout")
+        elif self._response is not None and self._response.status:
+            self.fail(FailureKind.IDLE_TIMEOUT, "the upstream stopped in the middle of a response")
+        else:
+            self.fail(FailureKind.FIRST_BYTE_TIMEOUT, "the upstream did not begin to respond in time")
+
+    def close(self) -> None:
+        """Close the socket now; `lost` follows."""
+        self.deadline = _NEVER
+        self._transport.abort()
+
+    def fail(self, kind: FailureKind, detail: str) -> None:
+        """End the call that is carried, if any, and the connection with it."""
+        call = self._detach()
+        self.close()
+        if call is not None:
+            self._home.ended(self)
+            call.close()
+            call.receiver.on_failed(Failure(kind, detail, self.peer.name))
+
+    # What the call asks
+
+    def send(self, parts: Sequence[bytes]) -> None:
+        """Write a piece of the request body."""
+        transport = self._transport
+        if transport.is_closing():
+            return
+        if len(parts) == 1:
+            transport.write(parts[0])
+        else:
+            transport.writelines(parts)
+        self._moved()
+
+    def pause(self) -> None:
+        """Stop reading; only the total time-out runs on."""
+        self._transport.pause_reading()
+        if self.call is not None:
+            self.deadline = self.call.total_at
+
+    def resume(self) -> None:
+        """Read on."""
+        self._transport.resume_reading()
+        self._moved()
+
+    def drop(self) -> None:
+        """Close, because the call was cancelled: nobody reads this response any more."""
+        self._detach()
+        self.close()
+        self._home.ended(self)
+
+    # What the transport tells
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport; the pool learns of the connection from the attempt that made it."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Read the next octets of the response."""
+        call = self.call
+        if call is None:
+            self.close()
+            return
+        response = self._response
+        if response is None:
+            response = self._response = Response(call.receiver, call.method)
+            if call.keeping:
+                call.forget()
+        response.feed(data)
+        if self.call is not call:
+            return
+        if response.complete:
+            self._finish(call, response)
+        elif response.fault:
+            self.fail(FailureKind.PROTOCOL, response.fault)
+        elif response.status:
+            if not call.paused:
+                self._arm(self._home.idle_timeout)
+        elif response.interim:
+            response.interim = False
+            self._arm(call.first_byte)
+
+    def eof_received(self) -> None:
+        """Close, as the peer did. `connection_lost` follows at once, whatever is left in our write buffer."""
+        self._finished = True
+        self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the call, if there is one, or start it again on a new connection."""
+        call, response = self.call, self._response
+        if call is not None:
+            if response is None:
+                self._unanswered(call)
+            elif response.until_close and self._finished and exc is None:
+                self._finish(call, response)
+            elif exc is not None:
+                self.fail(FailureKind.RESET, "the upstream reset the connection in the middle of a response")
+            else:
+                self.fail(FailureKind.TRUNCATED, "the upstream closed the connection in the middle of a response")
+        self._home.lost(self)
+
+    def pause_writing(self) -> None:
+        """Stop the request body: our write buffer is full."""
+        self._choked = True
+        if self.call is not None:
+            self.call.tell(writable=False)
+
+    def resume_writing(self) -> None:
+        """Let the request body go on: the upstream has read most of what it was sent."""
+        self._choked = False
+        if self.call is not None:
+            self._moved()
+            self.call.tell(writable=True)
+
+    # How it ends
+
+    def _unanswered(self, call: Call) -> None:
+        if call.keeping and self._home.repeat(self, call):
+            self._detach()
+        else:
+            self.fail(FailureKind.RESET, "the upstream closed the connection before it responded")
+
+    def _finish(self, call: Call, response: Response) -> None:
+        clean = response.keep and call.ended and not self._transport.is_closing()
+        if clean and call.body_written:
+            clean = not self._transport.get_write_buffer_size()
+        if call.paused:
+            self._transport.resume_reading()
+        self._detach()
+        call.close()
+        if clean:
+            self._home.released(self)
+        else:
+            self.close()
+            self._home.ended(self)
+        call.receiver.on_done()
+
+    def _detach(self) -> Call | None:
+        call, response = self.call, self._response
+        self.call = self._response = None
+        if response is not None:
+            response.mute()
+        return call
+
+    # The clock
+
+    def _arm(self, timeout: float) -> None:
+        self.deadline = self._loop.time() + timeout
+        call = self.call
+        if call is not None and self.deadline > call.total_at:
+            self.deadline = call.total_at
+
+    def _moved(self) -> None:
+        """Octets went our way: a request body in motion is no silence of the upstream's."""
+        call = self.call
+        if call is not None and not call.paused:
+            answering = self._response is not None and self._response.status
+            self._arm(self._home.idle_timeout if answering else call.first_byte)

@@ -1,0 +1,184 @@
+"""The response of one call, parsed as it comes. No socket in here: octets in, calls of a receiver out.
+
+Rules
+1. However the octets are cut into pieces, the receiver is told the same head and the same body octets.
+2. After `fault`, `complete` or `mute` the receiver is told nothing more; what still comes only costs the connection.
+3. Nothing is guessed: what two parsers could read differently (RFC 9112 section 6.3) is a fault, whatever llhttp
+   makes of it. Only its strict mode is used.
+4. The parser copies every slice of a body, so it is left out as soon as the rest of a body needs no parsing.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import httptools
+
+from gateway.proxy.call import Headers, Receiver
+
+__all__ = ["HEADERS_LIMIT", "HEAD_LIMIT", "Response"]
+
+#: Octets of a response head, of trailers, of chunk extensions in a row. Envoy allows 60 KiB, HAProxy 16, nginx 4 or 8.
+HEAD_LIMIT = 64 * 1024
+#: Fields of a response head; the same in Envoy and in http.client.
+HEADERS_LIMIT = 100
+
+_PARSING = -1
+_UNTIL_CLOSE = sys.maxsize
+_VERSIONS = frozenset({"1.1", "1.0"})
+
+
+class Response:
+    """What is known of a response so far.
+
+    `status` is 0 until the final head; `complete` by framing; `keep` whether the connection may carry another call
+    after it; `interim` that a 1xx head came since it was last set to false; `fault` a sentence, or empty.
+    """
+
+    __slots__ = (
+        "_coding", "_headers", "_left", "_length", "_parser", "_quiet", "_receiver", "_seen", "_without_body",
+        "complete", "fault", "interim", "keep", "status",
+    )  # fmt: skip
+
+    def __init__(self, receiver: Receiver, method: bytes) -> None:
+        self._receiver: Receiver | None = receiver
+        self._without_body = method == b"HEAD"
+        self._parser = httptools.HttpResponseParser(self)
+        self._left = _PARSING
+        self._quiet = self._seen = self.status = 0
+        self._length = -1
+        self._coding: bytes | None = None
+        self._headers: Headers = []
+        self.complete = self.keep = self.interim = False
+        self.fault = ""
+
+    @property
+    def until_close(self) -> bool:
+        """True if the end of the connection is the end of this response."""
+        return self._left == _UNTIL_CLOSE
+
+    def mute(self) -> None:
+        """Tell nobody any more."""
+        self._receiver = None
+
+    def feed(self, data: bytes) -> None:
+        """Take the next octets. Raises only what the receiver raised."""
+        if self._left != _PARSING:
+            self._pass_on(data)
+            return
+        self._quiet += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserCallbackError as error:
+            raise error.__context__ or error from None
+        except httptools.HttpParserError as error:
+            self.keep = False
+            self._fail(f"the upstream's response is not HTTP/1.1: {error}")
+            return
+        if self.status:
+            self._choose_path()
+        if self._quiet > HEAD_LIMIT:
+            self._fail("the upstream's response head or trailer section is too large")
+
+    # What the parser tells
+
+    def on_message_begin(self) -> None:
+        """Start a head; after the response, a second one is too much."""
+        if self.complete:
+            self.keep = False
+            self._receiver = None
+        else:
+            self._headers = []
+            self._length = -1
+            self._coding = None
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a field of the head; trailers are dropped, as any recipient may (RFC 9110 section 6.5.1)."""
+        if self.status:
+            return
+        self._headers.append((name, value))
+        size = len(name)
+        if size == 14 and name.lower() == b"content-length":
+            self._length = int(value)
+        elif size == 17 and name.lower() == b"transfer-encoding":
+            self._coding = value.lower() if self._coding is None else b""
+
+    def on_headers_complete(self) -> None:
+        """Judge the head and pass it on."""
+        receiver = self._receiver
+        if receiver is None:
+            return
+        status: int = self._parser.get_status_code()
+        version = self._parser.get_http_version()
+        fault = self._judge(status, version)
+        if fault:
+            self._fail(fault)
+            return
+        self._quiet = 0
+        if status < 200:
+            self.interim = True
+            receiver.on_interim(status, self._headers)
+            return
+        self.status = status
+        self.keep = self._parser.should_keep_alive()
+        if self._without_body:
+            self.complete = True
+            self.keep = self.keep or (version == "1.1" and not self._says_close())
+        receiver.on_response(status, self._headers)
+
+    def on_body(self, chunk: bytes) -> None:
+        """Pass a slice of the body on."""
+        self._quiet = 0
+        self._seen += len(chunk)
+        if self.complete:
+            self.keep = False
+        elif self._receiver is not None:
+            self._receiver.on_data(chunk)
+
+    def on_message_complete(self) -> None:
+        """Complete the response, unless it was an interim one."""
+        if self.status:
+            self.complete = True
+
+    # How it is judged
+
+    def _judge(self, status: int, version: str) -> str:
+        if version not in _VERSIONS or not 100 <= status <= 599:
+            return f"the upstream responded with HTTP/{version} and status {status}"
+        if status == 101:
+            return "the upstream switched protocols unasked"
+        if len(self._headers) > HEADERS_LIMIT or (self._quiet > HEAD_LIMIT and self._head_size() > HEAD_LIMIT):
+            return "the upstream's response head is too large"
+        if self._coding is not None and (self._coding != b"chunked" or version == "1.0"):
+            return "the upstream's response has a transfer coding other than chunked"
+        return ""
+
+    def _head_size(self) -> int:
+        return sum(len(name) + len(value) + 4 for name, value in self._headers)
+
+    def _says_close(self) -> bool:
+        return any(name.lower() == b"connection" and b"close" in value.lower() for name, value in self._headers)
+
+    def _choose_path(self) -> None:
+        if self.complete or self._coding is not None:
+            return
+        self._left = _UNTIL_CLOSE if self._length < 0 else self._length - self._seen
+        self._quiet = 0
+
+    def _pass_on(self, data: bytes) -> None:
+        left = self._left
+        if left != _UNTIL_CLOSE:
+            over = len(data) - left
+            self._left = max(-over, 0)
+            if over >= 0:
+                self.complete = True
+                if over:
+                    self.keep = False
+                    data = data[:left]
+        if data and self._receiver is not None:
+            self._receiver.on_data(data)
+
+    def _fail(self, fault: str) -> None:
+        if not self.complete:
+            self.fault = self.fault or fault
+            self._receiver = None
