@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from gateway.config import Settings
+from typing import TYPE_CHECKING
+
 from gateway.stores.memory import Backstop, MemoryStore
 from policies.policy import PolicySet
 from policies.units import Micros
+
+if TYPE_CHECKING:
+    # The simulator and the bench use a store without any configuration file, so without its parser.
+    from gateway.config import Settings
 
 __all__ = ["open_store"]
 

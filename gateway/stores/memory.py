@@ -119,35 +119,77 @@ class MemoryStore:
 
     def take(self, plan: Plan, now: Micros) -> Reading:
         """Take every enforced charge and seat of `plan` at `now`, or nothing; then ask the shadow charges."""
-        refused: list[Refusal] = []
-        steps: list[tuple[Bucket, Charge, float]] = []
-        tokens: list[float] = []
-        for charge in plan.own:
-            bucket = self._bucket(charge, now)
-            gcra.demand(bucket, charge, now)
-            level = gcra.level_at(bucket, now)
-            left = bucket.burst - gcra.kept(bucket, charge, now) - level
-            if level > gcra.room(bucket, charge, now):
-                refused.append(Refusal(charge.limit, gcra.refuse(bucket, charge, now)))
-            tokens.append(left)
-            steps.append((bucket, charge, level))
-        refused.extend(
-            Refusal("concurrency", SEAT_WAIT_US) for seat in plan.seats if self._seats.get(seat.holder, 0) >= seat.seats
-        )
-        beyond = False
-        if not refused and plan.share is not None:
+        found: list[Bucket] = []
+        levels: list[RequestUnits] = []
+        tokens: list[RequestUnits] = []
+        refused = self._ask(plan, now, found, levels, tokens)
+        if refused:
+            return Reading(tuple(refused), tuple(tokens))
+        if plan.share is not None:
             share = self._backstop.take(plan.share, now)
             if share is not None:
-                refused.append(Refusal(share.limit, share.wait_us))
-                beyond = share.beyond_own
-        if refused:
-            return Reading(tuple(refused), tuple(tokens), (), beyond)
-        for bucket, charge, _ in steps:
-            gcra.take(bucket, charge, now)
+                return Reading((Refusal(share.limit, share.wait_us),), tuple(tokens), (), share.beyond_own)
+        for index, charge in enumerate(plan.own):
+            bucket = found[index]
+            if charge.low and now < bucket.low_until:
+                gcra.take(bucket, charge, now)
+            else:
+                bucket.level = levels[index] + charge.cost
+                if now > bucket.stamp:  # noqa: PLR1730 - max() is a call
+                    bucket.stamp = now
+            tokens[index] -= charge.cost
+        seats = self._seats
         for seat in plan.seats:
-            self._seats[seat.holder] = self._seats.get(seat.holder, 0) + 1
-        left_now = tuple(left - charge.cost for left, charge in zip(tokens, plan.own, strict=True))
-        return Reading((), left_now, self._shadow(plan, now) if plan.shadow else ())
+            seats[seat.holder] = seats.get(seat.holder, 0) + 1
+        return Reading((), tuple(tokens), self._shadow(plan, now) if plan.shadow else ())
+
+    def _ask(
+        self,
+        plan: Plan,
+        now: Micros,
+        found: list[Bucket],
+        levels: list[RequestUnits],
+        tokens: list[RequestUnits],
+    ) -> list[Refusal]:
+        """Ask all own limits, changing none, and return what refused.
+
+        For each charge in turn its bucket, the level found, and the tokens that this class could take are appended to
+        the lists. The kernel's step is written out for what nearly always holds, no other class waiting: as calls to
+        `gcra` it takes 1 us more a decision. The contract suite compares the two.
+        """
+        buckets = self._buckets
+        refused: list[Refusal] = []
+        for charge in plan.own:
+            bucket = buckets.get(charge.bucket)
+            if bucket is None or bucket.burst != charge.burst or bucket.rate_us != charge.rate_us:
+                bucket = self._bucket(charge, now)
+            level = bucket.level
+            elapsed = now - bucket.stamp
+            if elapsed > 0:
+                level -= bucket.rate_us * elapsed
+                if level < 0.0:  # noqa: PLR1730 - max() is a call
+                    level = 0.0
+            left = bucket.burst - level
+            if charge.low:
+                contest = now < bucket.high_at + SECOND
+            else:
+                bucket.high_at = now
+                contest = now < bucket.low_until
+            if contest:
+                left -= gcra.kept(bucket, charge, now)
+                fits = level <= gcra.room(bucket, charge, now)
+            else:
+                fits = level <= bucket.burst - charge.cost or level <= 0.0
+            if not fits:
+                refused.append(Refusal(charge.limit, gcra.refuse(bucket, charge, now)))
+            found.append(bucket)
+            levels.append(level)
+            tokens.append(left)
+        seats = self._seats
+        for seat in plan.seats:
+            if seats.get(seat.holder, 0) >= seat.seats:
+                refused.append(Refusal("concurrency", SEAT_WAIT_US))  # noqa: PERF401 - nearly always nothing
+        return refused
 
     def _shadow(self, plan: Plan, now: Micros) -> tuple[Refusal, ...]:
         """Ask the shadow charges, each for itself, and return those that would have refused."""
@@ -242,7 +284,7 @@ class MemoryStore:
                 hand = 0
             name = ring[hand]
             bucket = buckets[name]
-            if now >= bucket.high_until and gcra.level_at(bucket, now) <= 0.0:
+            if now >= bucket.high_at + SECOND and gcra.level_at(bucket, now) <= 0.0:
                 del buckets[name]
                 last = ring.pop()
                 if hand < len(ring):

@@ -80,12 +80,12 @@ class Ask(Protocol):
 class Bucket:
     """The state of one bucket; created full.
 
-    `level` was true at `stamp`. `high_until` and `low_until` are when the demand of each class is forgotten. `credit`
-    was the floor's credit at `credit_at`; `want` is the dearest low cost asked for, believed until `want_until`.
+    `level` was true at `stamp`. `high_at` is when a high ask was last made, `low_until` when the waiting low ones are
+    forgotten. `credit` was the floor's credit at `credit_at`; `want` is the dearest low cost waiting, by `want_until`.
     """
 
     __slots__ = (
-        "burst", "credit", "credit_at", "high_until", "level", "low_until", "rate_us", "stamp", "want", "want_until",
+        "burst", "credit", "credit_at", "high_at", "level", "low_until", "rate_us", "stamp", "want", "want_until",
     )  # fmt: skip
 
     def __init__(self, rate_us: float, burst: RequestUnits, now: Micros) -> None:
@@ -93,7 +93,7 @@ class Bucket:
         self.burst = burst
         self.level = 0.0 if rate_us > 0 else inf
         self.stamp = now
-        self.high_until = 0
+        self.high_at = -SECOND
         self.low_until = 0
         self.want = 0.0
         self.want_until = 0
@@ -122,7 +122,9 @@ def kept(bucket: Bucket, ask: Ask, now: Micros) -> RequestUnits:
     """Return what `ask` has to leave in the bucket for the other class at `now`."""
     if not ask.low:
         return _due(bucket, ask.floor, now)
-    if now >= bucket.high_until or (ask.floor > 0.0 and _due(bucket, ask.floor, now) >= min(ask.cost, bucket.burst)):
+    if now >= bucket.high_at + SECOND or (
+        ask.floor > 0.0 and _due(bucket, ask.floor, now) >= min(ask.cost, bucket.burst)
+    ):
         return 0.0
     return ask.reserve
 
@@ -146,7 +148,7 @@ def admits(bucket: Bucket, ask: Ask, now: Micros) -> bool:
 def demand(bucket: Bucket, ask: Ask, now: Micros) -> None:
     """Note that `ask` is made, whatever becomes of it: the reserve binds while a higher class has demand."""
     if not ask.low:
-        bucket.high_until = max(bucket.high_until, now + SECOND)
+        bucket.high_at = now
 
 
 def refuse(bucket: Bucket, ask: Ask, now: Micros) -> Micros:
@@ -212,9 +214,15 @@ def wait(bucket: Bucket, ask: Ask, now: Micros) -> Micros:
     """Return how long after `now` the refused `ask` would be admitted if nobody else asked; NEVER with a zero rate."""
     if bucket.rate_us <= 0:
         return NEVER
-    if now < (bucket.high_until if ask.low else bucket.low_until):
+    if now < (bucket.high_at + SECOND if ask.low else bucket.low_until):
         return min(_exact(bucket, ask, now, at) for at in _turns(bucket, ask, now)) - now
-    return _exact(bucket, ask, now, _reach(bucket, max(0.0, bucket.burst - ask.cost))) - now
+    # The common case, checked without a call; `_exact` is for what rounding moves.
+    highest = max(0.0, bucket.burst - ask.cost)
+    drained = ceil((bucket.level - highest) / bucket.rate_us)
+    at = bucket.stamp + drained
+    if at > now and bucket.level - bucket.rate_us * drained <= highest < bucket.level - bucket.rate_us * (drained - 1):
+        return at - now
+    return _exact(bucket, ask, now, at) - now
 
 
 def _reach(bucket: Bucket, level: RequestUnits) -> float:
@@ -228,7 +236,7 @@ def _turns(bucket: Bucket, ask: Ask, now: Micros) -> list[float]:
     free = _reach(bucket, max(0.0, burst - cost))
     pace = ask.floor * bucket.rate_us
     if ask.low:
-        turns = [_reach(bucket, max(0.0, burst - ask.reserve - cost)), max(bucket.high_until, free)]
+        turns = [_reach(bucket, max(0.0, burst - ask.reserve - cost)), max(bucket.high_at + SECOND, free)]
         if pace > 0.0:
             turns.append(max(free, bucket.credit_at + (min(cost, burst) - bucket.credit) / pace))
         return turns
