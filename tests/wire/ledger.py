@@ -66,7 +66,7 @@ class Ledger:
         self.relayed_500 = 0
 
     def sent(self, tenant: str, count: int = 1) -> None:
-        """Note requests that a verdict is owed to."""
+        """Note requests that a verdict is owed to; a failed credential over its address's quota is of `rejected`."""
         self._sent[tenant] += count
 
     def rejected(self, count: int = 1) -> None:
@@ -102,7 +102,7 @@ class Ledger:
         assert "Traceback" not in self._gateway.stderr, self._gateway.stderr
 
     def _check_tenants(self, changed: dict[str, Counter[str]]) -> None:
-        offered = {name: row["offered"] for name, row in changed.items() if row["offered"] and name != "rejected"}
+        offered = {name: row["offered"] for name, row in changed.items() if row["offered"]}
         assert offered == dict(self._sent), f"offered {offered}, sent {dict(self._sent)}"
         for name, row in changed.items():
             parts = row["served"] + row["refused"] + row["upstream_error"] + row["aborted"]
@@ -114,7 +114,7 @@ class Ledger:
         assert counted["rejected"] == self._rejected, dict(counted)
         for outcome in OUTCOMES:
             if outcome != "rejected":
-                summed = sum(row[outcome] for name, row in changed.items() if name != "rejected")
+                summed = sum(row[outcome] for row in changed.values())
                 assert counted[outcome] == summed, f"{outcome}: metrics {counted[outcome]}, tenants {summed}"
 
     def _check_arrivals(self, tenant: str, row: Counter[str]) -> None:
