@@ -1,0 +1,144 @@
+"""One tenant of the fair backstop: its share bucket, its demand meter, and the order of classes inside its share.
+
+Rules
+1. A share bucket counts in virtual time (units per weight): it holds `virtual - arrival`, never more than `full`.
+2. A full bucket admits any cost and goes into debt; otherwise an ask needs its cost.
+3. A low ask leaves the reserve alone while a high one had demand within the last second.
+4. The floor's credit grows only while a low ask was refused and is believed to be waiting still, up to what was
+   refused: high asks leave it in the bucket, low ones may take it past the reserve. Demand that is met needs no floor,
+   so a tenant whose arrivals fit its share never meets it.
+5. The meter is a bucket with the own limits' rate and burst that refused asks are charged to as well.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import Final
+
+from policies.kernels.waterfill import Ratio, Waterline
+from policies.units import SECOND, Micros, RequestUnits
+
+__all__ = ["SMALL", "Low", "Member"]
+
+#: What a share bucket holds at least, in request units: a page that loads at once must fit. The millionth is for the
+#: rounding of twenty single steps.
+SMALL: Final = 20.000001
+#: How much longer than a told wait an obedient caller may stay away: jitter is at most a quarter of it.
+JITTER: Final = 1.25
+
+
+class Low:
+    """What the lower class of one tenant is owed inside its share, in units per weight; `floor` is a part of the rate."""
+
+    __slots__ = ("credit", "credit_at", "floor", "owed", "until_us")
+
+    def __init__(self) -> None:
+        self.floor = 0.0
+        self.owed = 0.0
+        self.credit = 0.0
+        #: Virtual time at which `credit` was true.
+        self.credit_at = 0.0
+        #: When a refused caller is no longer believed to come back.
+        self.until_us: Micros = 0
+
+    def due(self, virtual: float, now: Micros) -> float:
+        """Return what high asks leave to low ones."""
+        if now >= self.until_us:
+            self.owed = self.credit = 0.0
+            return 0.0
+        credit = self.credit + self.floor * max(0.0, virtual - self.credit_at)
+        return min(self.owed, credit)
+
+    def refused(self, spent: float, floor: float, level: float, virtual: float, now: Micros) -> None:
+        """Note that `spent` units per weight were wanted and not granted; `level` is the rate of the share now."""
+        self.credit = self.due(virtual, now)
+        self.credit_at = virtual
+        self.floor = floor
+        pace = floor * level
+        self.owed = max(self.owed, min(self.owed + spent, pace * SECOND), spent)
+        self.until_us = max(self.until_us, now + SECOND + int(JITTER * spent / pace))
+
+    def granted(self, spent: float, virtual: float, now: Micros) -> None:
+        """Pay a low take of `spent` units per weight out of the credit."""
+        self.credit = max(0.0, self.due(virtual, now) - spent)
+        self.credit_at = virtual
+        self.owed = max(0.0, self.owed - spent)
+
+
+class Member(Ratio):
+    """A tenant, or the group of all tenants that nobody listed (whose members have a level of their own)."""
+
+    __slots__ = (
+        "arrival", "ask", "careful", "group", "high_until", "line", "low", "meter", "over", "own_burst", "own_cost_us",
+        "own_full_us", "own_rate_us", "per_weight", "queue_us", "small", "within_refused",
+    )  # fmt: skip
+
+    def __init__(self, weight: float, line: Waterline, now: Micros, *, full: bool) -> None:
+        super().__init__(weight)
+        self.line = line
+        #: The ask last seen, so that limits and weight are compared only when another one comes.
+        self.ask: object = None
+        #: Whether a take has more to look at than one share bucket: a group, or a floor.
+        self.careful = False
+        #: The group this tenant shares with; None if it was listed.
+        self.group: Member | None = None
+        self.per_weight = 1.0 / weight
+        self.small = SMALL / weight
+        virtual = line.virtual(now)
+        #: Theoretical arrival time of the share bucket, in virtual time.
+        self.arrival = virtual - max(self.small, line.deep) if full else virtual
+        self.high_until: Micros = 0
+        self.low: Low | None = None
+        #: The end of the queue of those of this tenant that were told to come back.
+        self.queue_us = now
+        #: Whether the last ask was over the share; and how many were refused within it.
+        self.over = False
+        self.within_refused = 0
+        self.meter: float = now
+        self.own_rate_us = 0.0
+        self.own_burst = 0.0
+        self.own_cost_us = 0.0
+        self.own_full_us = 0.0
+
+    def own(self, rate_us: float, burst: RequestUnits, now: Micros) -> None:
+        """Set the own limits that cap demand; the meter keeps what was spent of the burst."""
+        spent = max(0.0, self.meter - (now - self.own_full_us)) * self.own_rate_us
+        self.own_rate_us = rate_us
+        self.own_burst = burst
+        unlimited = not (isfinite(rate_us) and isfinite(burst) and rate_us > 0.0)
+        self.own_cost_us = 0.0 if unlimited else 1.0 / rate_us
+        self.own_full_us = burst * self.own_cost_us if not unlimited else 0.0
+        self.meter = now - self.own_full_us + min(spent, burst) * self.own_cost_us if not unlimited else now
+
+    def reweigh(self, weight: float, now: Micros) -> None:
+        """Change the weight: what the bucket holds in units is kept, within its burst."""
+        held = self.held(now) * self.weight
+        self.leave()
+        self.weight = weight
+        self.per_weight = 1.0 / weight
+        self.small = SMALL / weight
+        self.arrival = self.line.virtual(now) - min(held * self.per_weight, self.full())
+
+    def full(self) -> float:
+        """Return the burst of the share bucket, in units per weight."""
+        return max(self.small, self.line.deep)
+
+    def held(self, now: Micros) -> float:
+        """Return what the share bucket holds, in units per weight; negative in debt."""
+        return min(self.full(), self.line.virtual(now) - self.arrival)
+
+    def spend(self, cost: RequestUnits, now: Micros) -> None:
+        """Take `cost` units out of the share bucket, or with a negative cost put them back; never above full."""
+        self.arrival = self.line.virtual(now) - self.held(now) + cost * self.per_weight
+
+    def idle(self, forget_us: Micros, now: Micros) -> bool:
+        """Return whether nothing is lost by dropping this tenant: all buckets full, nothing wanted or booked."""
+        rested = self.meter < now - self.own_full_us - forget_us and not self.asked
+        full = self.group is not None or self.held(now) >= self.full()
+        return rested and full and self.queue_us <= now and (self.low is None or now >= self.low.until_us)
+
+    def rebase(self, back: float) -> None:
+        """Follow a virtual time that was set back."""
+        self.arrival -= back
+        if self.low is not None:
+            self.low.credit_at -= back

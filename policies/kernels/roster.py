@@ -1,0 +1,109 @@
+"""Who shares the backstop: one member per listed tenant, and a bounded number of those that nobody listed.
+
+Rules
+1. A listed tenant comes with a full share bucket, so it is dropped only once nothing would be lost by it.
+2. An unlisted one comes with an empty bucket, or minting tenants would pay. It is kept for a minute without demand.
+3. Above `max_unlisted` the next unlisted tenants share one member.
+4. What a tenant's asks say of its weight, its limits and whether it is listed holds from the ask that says it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from policies.kernels.member import Member
+from policies.kernels.share import Ask
+from policies.kernels.waterfill import LIFE_US, Waterline
+from policies.units import SECOND, Micros
+
+__all__ = ["Roster"]
+
+#: An unlisted tenant is forgotten after this long without demand; it comes back with an empty bucket.
+FORGET_US: Final = 60 * SECOND
+#: Members looked at by one sweep for idle ones.
+SWEEP: Final = 128
+#: Virtual time is set back before it is so large that its rounding could be noticed.
+REBASE_AT: Final = 1e9
+
+
+class Roster:
+    """All members: `line` is the level of listed tenants and of the group, `group.inner` that inside the group."""
+
+    __slots__ = ("_order", "_overflow", "_unlisted", "group", "inner", "line", "max_unlisted", "members")
+
+    def __init__(self, rate_us: float, unlisted_weight: float, max_unlisted: int, now: Micros) -> None:
+        self.members: dict[str, Member] = {}
+        self.line = Waterline(rate_us, now)
+        self.inner = Waterline(rate_us, now)
+        self.group = Member(unlisted_weight, self.line, now, full=True)
+        self.max_unlisted = max_unlisted
+        self._order: deque[tuple[str, Member]] = deque()
+        self._unlisted = 0
+        self._overflow: Member | None = None
+
+    def find(self, tenant: str) -> Member | None:
+        """Return the member of `tenant`; None if it has none of its own."""
+        return self.members.get(tenant)
+
+    def meet(self, ask: Ask, now: Micros) -> Member:
+        """Return the member of `ask`, made or brought up to date with the weight and limits that came with it."""
+        member = self.members.get(ask.tenant)
+        if member is None or (member.group is None) is not ask.listed:
+            member = self._join(ask, now)
+        if ask.weight != member.weight and member is not self._overflow:
+            member.reweigh(ask.weight, now)
+        if ask.own_rate_us != member.own_rate_us or ask.own_burst != member.own_burst:
+            member.own(ask.own_rate_us, ask.own_burst, now)
+        member.ask = ask
+        return member
+
+    def sweep(self, now: Micros) -> None:
+        """Drop those of the next few members that are idle."""
+        for _ in range(min(SWEEP, len(self._order))):
+            tenant, member = self._order.popleft()
+            if self.members.get(tenant) is not member:
+                continue  # it was listed, or is no longer, and has another member
+            if member.idle(FORGET_US if member.group is not None else LIFE_US, now):
+                self._drop(tenant, member)
+            else:
+                self._order.append((tenant, member))
+
+    def rebase(self) -> None:
+        """Set virtual time back, with every share bucket, once it is very large: hours or months apart."""
+        for line in (self.line, self.inner):
+            if line.virtual_base > REBASE_AT:
+                back, line.virtual_base = line.virtual_base, 0.0
+                for member in (*self.members.values(), self.group):
+                    if member.line is line:
+                        member.rebase(back)
+
+    def _join(self, ask: Ask, now: Micros) -> Member:
+        """Make a member for `ask`, in place of one that was listed and no longer is, or the other way round."""
+        before = self.members.get(ask.tenant)
+        if before is not None:
+            self._drop(ask.tenant, before)
+        if ask.listed:
+            member = Member(ask.weight, self.line, now, full=True)
+        elif self._unlisted < self.max_unlisted:
+            member = self._minted(ask.weight, now)
+            self._unlisted += 1
+        else:
+            if self._overflow is None:
+                self._overflow = self._minted(1.0, now)
+            return self._overflow
+        self.members[ask.tenant] = member
+        self._order.append((ask.tenant, member))
+        return member
+
+    def _minted(self, weight: float, now: Micros) -> Member:
+        member = Member(weight, self.inner, now, full=False)
+        member.group = self.group
+        member.careful = True
+        return member
+
+    def _drop(self, tenant: str, member: Member) -> None:
+        member.leave()
+        del self.members[tenant]
+        if member.group is not None:
+            self._unlisted -= 1

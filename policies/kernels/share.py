@@ -1,0 +1,110 @@
+"""What is asked of the fair backstop, and what it answers.
+
+Rules
+1. A kernel knows no document and no charge: what it needs of them is a Protocol here.
+2. A refusal is a value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from policies.units import Micros, RequestUnits
+
+__all__ = ["Ask", "ClassPart", "ShareRefusal", "ShareView", "SharesView"]
+
+
+class Ask(Protocol):
+    """What is asked of the shares; `policies.charge.ShareCharge` is one."""
+
+    @property
+    def tenant(self) -> str:
+        """Whose share."""
+        ...
+
+    @property
+    def weight(self) -> float:
+        """The tenant's weight; of an unlisted tenant, among unlisted ones."""
+        ...
+
+    @property
+    def listed(self) -> bool:
+        """False if the tenant can have been minted."""
+        ...
+
+    @property
+    def cost(self) -> RequestUnits:
+        """Units to take."""
+        ...
+
+    @property
+    def cls(self) -> int:
+        """Index of the class."""
+        ...
+
+    @property
+    def own_rate_us(self) -> float:
+        """Rate of the own limits; infinite without any."""
+        ...
+
+    @property
+    def own_burst(self) -> RequestUnits:
+        """Burst of the own limits."""
+        ...
+
+
+class ClassPart(Protocol):
+    """What a class may have; `policies.policy.ClassRule` is one."""
+
+    @property
+    def reserve(self) -> float:
+        """Part of the share's burst left to higher classes."""
+        ...
+
+    @property
+    def floor(self) -> float:
+        """Part of the share's rate that higher classes leave."""
+        ...
+
+    @property
+    def ceiling(self) -> float:
+        """Part of the backstop that the class may use over all tenants."""
+        ...
+
+
+@dataclass(slots=True)
+class ShareRefusal:
+    """Why a take was refused: `limit` is `share`, `class` or `backstop`; `wait_us` is how long to stay away, or NEVER.
+
+    `beyond_own` says that the own limits would not have let this ask through along with the others refused.
+    """
+
+    limit: str
+    wait_us: Micros
+    beyond_own: bool = False
+
+
+@dataclass(slots=True)
+class SharesView:
+    """The backstop at one instant. Rates are units per second; `debt` is in units; levels per second and weight."""
+
+    contended: bool
+    level: float
+    unlisted_level: float
+    tokens: float
+    debt: float
+    debt_bound: float
+    demand: float
+    used_ratio: float
+    tenants: int
+
+
+@dataclass(slots=True)
+class ShareView:
+    """One tenant: its share in units per second, what its bucket holds, whether its last ask was over the share."""
+
+    share: float
+    tokens: float
+    over: bool
+    within_refused: int
