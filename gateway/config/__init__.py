@@ -1,8 +1,8 @@
 """gateway.toml: read, checked, frozen.
 
-Reading order: `values.py` and its like (what one value may be), `sections.py`, `auth.py`, `entries.py` (which keys there
-are), `document.py` (files to one tree), `rules.py` (what no two tables may say together), `build.py` (to the documents
-of the core), `loader.py` (all of it, in order).
+Reading order: `loader.py` (all of it, in order), `values.py` and its like (what one value may be), `sections.py`,
+`auth.py`, `entries.py` (which keys there are), `document.py` (files to one tree), `drafts.py` (the tree, table by
+table), `rules.py` (what no two tables may say together), `build.py` (to the documents of the core).
 """
 
 from __future__ import annotations

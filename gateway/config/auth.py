@@ -1,11 +1,11 @@
-"""`[auth]` of gateway.toml: who may vouch for whom, and what is left to those who prove nothing (contract, section 3)."""
+"""`[auth]` of gateway.toml: who may vouch for whom, and what is left to those who prove nothing (contract 3)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from gateway.config.kinds import (
     Algorithm,
@@ -23,7 +23,7 @@ from gateway.config.kinds import (
     choice,
     count,
 )
-from gateway.config.table import Table
+from gateway.config.table import Table, option, required
 
 __all__ = ["AuthSection", "IntrospectionSection", "IssuerEntry", "JobIssuerEntry", "JwtIssuerEntry"]
 
@@ -31,20 +31,18 @@ __all__ = ["AuthSection", "IntrospectionSection", "IssuerEntry", "JobIssuerEntry
 class IssuerEntry(Table):
     """An issuer of JWTs: who it is, how its signatures are checked, and whom it may speak for."""
 
-    issuer: Text = Field(description="The iss claim, exactly")
-    audience: Text = Field(description="The aud claim that tokens for this service carry")
-    algorithms: tuple[Algorithm, ...] = Field(
-        ("RS256",), min_length=1, description="Signature algorithms, never chosen by the token; HS256 with secret"
+    issuer: Text = required("The iss claim, exactly")
+    audience: Text = required("The aud claim that tokens for this service carry")
+    algorithms: tuple[Algorithm, ...] = option(
+        ("RS256",), min_length=1, doc="Signature algorithms, never chosen by the token; HS256 with secret"
     )
-    jwks_url: HttpUrl | None = Field(None, description="Where its key set is fetched from")
-    jwks_file: KeySetFile = Field("", description="File that holds its key set")
-    secret: SharedSecret = Field("", description="Shared secret of HS256, HS384 or HS512")
-    jwks_stale: Duration = Field("24h", description="How long the last good key set serves when it cannot be fetched")
-    allow_private: Flag = Field(False, description="The key set may be fetched from a private address, and by http")
-    tenant_claim: Text = Field("tenant", description="The claim that names the tenant")
-    tenants: tuple[TenantPattern, ...] = Field(
-        ("*",), min_length=1, description="The tenants this issuer may speak for"
-    )
+    jwks_url: HttpUrl | None = option(None, doc="Where its key set is fetched from")
+    jwks_file: KeySetFile = option("", doc="File that holds its key set")
+    secret: SharedSecret = option("", doc="Shared secret of HS256, HS384 or HS512")
+    jwks_stale: Duration = option("24h", doc="How long the last good key set serves when it cannot be fetched")
+    allow_private: Flag = option(False, doc="The key set may be fetched from a private address, and by http")
+    tenant_claim: Text = option("tenant", doc="The claim that names the tenant")
+    tenants: tuple[TenantPattern, ...] = option(("*",), min_length=1, doc="The tenants this issuer may speak for")
 
     @model_validator(mode="before")
     @classmethod
@@ -54,7 +52,7 @@ class IssuerEntry(Table):
         return table
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
-        """A shared secret goes with HS*, a key set with everything else (case 13: never both)."""
+        """Keep shared secrets to HS*, key sets to everything else (case 13: never both)."""
         symmetric = [name for name in self.algorithms if name.startswith("HS")]
         secret = self.secret.get_secret_value()
         if secret and len(symmetric) < len(self.algorithms):
@@ -78,52 +76,52 @@ def _bits(algorithms: list[str]) -> int:
 class JwtIssuerEntry(IssuerEntry):
     """An issuer of user tokens."""
 
-    key_claim: Text = Field("sub", description="The claim that names the credential")
+    key_claim: Text = option("sub", doc="The claim that names the credential")
 
 
 class JobIssuerEntry(IssuerEntry):
     """An issuer of CI job tokens: a bucket per project, class batch, parent the tenant."""
 
-    tenant_claim: Text = Field("namespace", description="The claim that names the tenant")
-    tenants: tuple[TenantPattern, ...] = Field(
-        min_length=1, description="Required: a namespace is chosen by whoever registers it"
+    tenant_claim: Text = option("namespace", doc="The claim that names the tenant")
+    tenants: tuple[TenantPattern, ...] = required(
+        min_length=1, doc="Required: a namespace is chosen by whoever registers it"
     )
-    project_claim: Text = Field("project", description="The claim that names the project")
-    job_claim: Text = Field("job", description="The claim that names the job")
+    project_claim: Text = option("project", doc="The claim that names the project")
+    job_claim: Text = option("job", doc="The claim that names the job")
 
 
 class IntrospectionSection(Table):
     """Opaque tokens known to another service (RFC 7662)."""
 
-    url: HttpUrl = Field(description="The introspection endpoint")
-    client_id: Text = Field(description="Our name there")
-    client_secret: Secret = Field(description="Our password there")
-    tenant_field: Text = Field("tenant", description="The member of its answer that names the tenant")
-    key_field: Text = Field("sub", description="The member that names the credential")
-    cache: Duration = Field("5s", description="How long an answer holds; a revoked token lives as long")
-    tenants: tuple[TenantPattern, ...] = Field(("*",), min_length=1, description="The tenants it may speak for")
-    posture: Posture = Field("closed", description="When it does not answer")
+    url: HttpUrl = required("The introspection endpoint")
+    client_id: Text = required("Our name there")
+    client_secret: Secret = required("Our password there")
+    tenant_field: Text = option("tenant", doc="The member of its answer that names the tenant")
+    key_field: Text = option("sub", doc="The member that names the credential")
+    cache: Duration = option("5s", doc="How long an answer holds; a revoked token lives as long")
+    tenants: tuple[TenantPattern, ...] = option(("*",), min_length=1, doc="The tenants it may speak for")
+    posture: Posture = option("closed", doc="When it does not answer")
 
 
 class AuthSection(Table):
     """Identity: what is left to callers who prove nothing, and who may vouch for the others."""
 
-    anonymous: Flag = Field(True, description="false: no credential is 401")
-    unknown: Annotated[str, choice("reject", "anonymous")] = Field(
+    anonymous: Flag = option(True, doc="false: no credential is 401")
+    unknown: Annotated[str, choice("reject", "anonymous")] = option(
         "reject",
-        description="A credential no entry here could have issued: 401, or forwarded untouched and charged to its address",
+        doc="A credential no entry here could have issued: 401, or forwarded untouched, charged to its address",
     )
-    anonymous_quota: Quota = Field("5/s burst 20", description="Of each address without a credential")
-    anonymous_weight: Weight = Field(1.0, description="All anonymous callers together are one tenant of this weight")
-    rejected_quota: Quota = Field("60/min burst 60", description="Failed authentication, of each address")
-    preflight_quota: Quota = Field("10/s burst 50", description="CORS preflights, of each address")
-    max_unlisted_tenants: Annotated[int, count(1, 10_000_000)] = Field(
-        10_000, description="Tenants proved by JWT without an entry; above it new ones share one bucket"
+    anonymous_quota: Quota = option("5/s burst 20", doc="Of each address without a credential")
+    anonymous_weight: Weight = option(1.0, doc="All anonymous callers together are one tenant of this weight")
+    rejected_quota: Quota = option("60/min burst 60", doc="Failed authentication, of each address")
+    preflight_quota: Quota = option("10/s burst 50", doc="CORS preflights, of each address")
+    max_unlisted_tenants: Annotated[int, count(1, 10_000_000)] = option(
+        10_000, doc="Tenants proved by JWT without an entry; above it new ones share one bucket"
     )
-    unlisted_weight: Weight | None = Field(
-        None, description="Weight of all of them together; without it the sum of the listed weights, at least 1"
+    unlisted_weight: Weight | None = option(
+        None, doc="Weight of all of them together; without it the sum of the listed weights, at least 1"
     )
-    cache: Duration = Field("10m", description="How long a verified token is remembered, at most to its expiry")
-    jwt: tuple[JwtIssuerEntry, ...] = Field((), description="Issuers of user tokens")
-    job: tuple[JobIssuerEntry, ...] = Field((), description="Issuers of CI job tokens")
-    introspection: IntrospectionSection | None = Field(None, description="Opaque tokens known to another service")
+    cache: Duration = option("10m", doc="How long a verified token is remembered, at most to its expiry")
+    jwt: tuple[JwtIssuerEntry, ...] = option((), doc="Issuers of user tokens")
+    job: tuple[JobIssuerEntry, ...] = option((), doc="Issuers of CI job tokens")
+    introspection: IntrospectionSection | None = option(None, doc="Opaque tokens known to another service")

@@ -1,4 +1,4 @@
-"""From settings to the documents of the core (`policies/policy.py`): every default that depends on something settled."""
+"""From settings to the documents of the core (`policies/policy.py`): what depends on something else settled."""
 
 from __future__ import annotations
 

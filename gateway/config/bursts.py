@@ -14,6 +14,7 @@ from gateway.config.drafts import Draft
 from gateway.config.entries import MatchTable
 from gateway.config.places import Finding, Place
 from gateway.config.sections import BackstopSection, SizingSection
+from gateway.config.table import Table
 from gateway.config.values import QuotaText, quoted
 from policies.units import RequestUnits
 
@@ -70,7 +71,7 @@ def _meets(match: MatchTable, cost: _Cost) -> bool:
 def _quotas(made: Draft) -> Iterator[tuple[Place, QuotaText, MatchTable]]:
     """Yield (place, quota, what it covers) of all that the operator wrote."""
     anyone = MatchTable()
-    sections: tuple[tuple[str, type, str, Callable[[], MatchTable]], ...] = (
+    sections: tuple[tuple[str, type[Table], str, Callable[[], MatchTable]], ...] = (
         ("backstop", BackstopSection, "quota", MatchTable),
         ("sizing", SizingSection, "initial", MatchTable),
         ("auth", AuthSection, "anonymous_quota", MatchTable),

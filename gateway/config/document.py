@@ -46,7 +46,7 @@ class Document:
         return self.name, place
 
     def fault(self, place: Place, message: str) -> Fault | None:
-        """Return a fault at `place` of the tree, or None if that value could not be resolved, which was said already."""
+        """Return a fault at `place` of the tree, or None if that value was never resolved, which was said."""
         file, local = self.origin(place)
         if any(file == other and _overlap(local, silent) for other, silent in self._unresolved):
             return None
@@ -138,7 +138,8 @@ def _included(document: Document, main: Path) -> Iterator[Path]:
     for index, pattern in enumerate(patterns if isinstance(patterns, list) else []):
         if not isinstance(pattern, str) or not pattern or "\0" in pattern:
             continue  # the model says so
-        found = sorted(glob.glob(pattern, root_dir=main.absolute().parent, recursive=True))
+        # Not Path.glob: it matches hidden files, which editors leave behind, and takes no absolute pattern.
+        found = sorted(glob.glob(pattern, root_dir=main.absolute().parent, recursive=True))  # noqa: PTH207 - see above
         if not found and not glob.has_magic(pattern):
             fault = document.fault(
                 ("include", index), f"expected a file that is there, found none by the name {shown(pattern)}"

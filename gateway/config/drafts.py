@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from gateway.config.faults import findings
-from gateway.config.places import Finding, Place, dotted
+from gateway.config.places import Finding, Place
 from gateway.config.settings import Settings
 from gateway.config.suggest import nearest
 from gateway.config.table import Table, fields_of, is_array, table_in
@@ -21,8 +21,10 @@ __all__ = ["Draft", "draft"]
 
 @dataclass
 class Draft:
-    """What could be made of a tree: `parts` holds every section and entry that is good, at its place; `found` what is
-    wrong with the others."""
+    """What could be made of a tree.
+
+    `parts` holds every section and entry that is good, at its place; `found` what is wrong with the others.
+    """
 
     tree: Mapping[str, Any]
     parts: dict[Place, Any] = field(default_factory=dict)
@@ -62,7 +64,7 @@ def draft(tree: Mapping[str, Any]) -> Draft:
 def _check(made: Draft, name: str, info: FieldInfo, value: Any) -> None:
     inner = table_in(info.annotation)
     if inner is None:
-        _part(made, (name,), Settings, TypeAdapter(info.annotation).validate_python, value)
+        _part(made, (name,), Settings, _plain(info), value)
     elif is_array(info.annotation):
         if not isinstance(value, list):
             message = f"expected an array of tables, as [[{name}]] makes one, found {shown(value)}"
@@ -77,6 +79,11 @@ def _check(made: Draft, name: str, info: FieldInfo, value: Any) -> None:
         _part(made, (name,), inner, inner.model_validate, value)
 
 
+def _plain(info: FieldInfo) -> Callable[[Any], Any]:
+    annotation: Any = info.annotation
+    return TypeAdapter(annotation).validate_python
+
+
 def _named(made: Draft, place: Place, table: type[Table], value: Any) -> None:
     try:
         parse_id(place[-1])
@@ -85,7 +92,7 @@ def _named(made: Draft, place: Place, table: type[Table], value: Any) -> None:
     _part(made, place, table, table.model_validate, value)
 
 
-def _part(made: Draft, place: Place, table: type[Table], validate: Any, value: Any) -> None:
+def _part(made: Draft, place: Place, table: type[Table], validate: Callable[[Any], Any], value: Any) -> None:
     try:
         made.parts[place] = validate(value)
     except ValidationError as error:

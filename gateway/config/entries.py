@@ -12,11 +12,11 @@ from gateway.config.kinds import (
     Classes,
     ClassName,
     Cost,
-    Duration,
     Id,
     Instant,
     Method,
     Methods,
+    Note,
     OwnId,
     PatDigests,
     PathPattern,
@@ -25,12 +25,13 @@ from gateway.config.kinds import (
     Quota,
     TenantQuota,
     Text,
+    Wait,
     Weight,
     choice,
     count,
     real,
 )
-from gateway.config.table import Table
+from gateway.config.table import Table, option, required
 from policies.request import ANONYMOUS, REJECTED
 
 __all__ = ["CredentialEntry", "ExemptionEntry", "MatchTable", "PolicyEntry", "RouteEntry", "TenantEntry"]
@@ -44,94 +45,84 @@ _UNPROVED = frozenset({ANONYMOUS, REJECTED, "preflight"})
 class CredentialEntry(Table):
     """A credential of a tenant: a PAT, or the key claim of a JWT."""
 
-    id: OwnId = Field(description="Its name in figures; without pat, the JWT key claim")
-    pat: PatDigests = Field((), description="sha256: and the hex digest of the whole token; a list while rotating")
-    quota: Quota | None = Field(None, description="Its own allowance; without it, sized from its past")
-    classes: Classes = Field(["interactive", "batch"], description="The classes it may use")
-    concurrency: Seats | None = Field(None, description="Requests in flight")
-    expires: Instant | None = Field(None, description="From then on it proves nothing")
+    id: OwnId = required("Its name in figures; without pat, the JWT key claim")
+    pat: PatDigests = option((), doc="sha256: and the hex digest of the whole token; a list while rotating")
+    quota: Quota | None = option(None, doc="Its own allowance; without it, sized from its past")
+    classes: Classes = option(["interactive", "batch"], doc="The classes it may use")
+    concurrency: Seats | None = option(None, doc="Requests in flight")
+    expires: Instant | None = option(None, doc="From then on it proves nothing")
 
 
 class TenantEntry(Table):
     """A customer that fairness is owed to."""
 
-    id: OwnId = Field(description="Its name in figures and in the tenant claim of tokens")
-    weight: Weight = Field(1.0, description="Its share of the backstop when that is contended")
-    quota: TenantQuota | None = Field(None, description='All its credentials together: a quota, or "sized"')
-    concurrency: Seats | None = Field(None, description="Requests in flight, all its credentials together")
-    credentials: tuple[CredentialEntry, ...] = Field((), description="Its credentials")
+    id: OwnId = required("Its name in figures and in the tenant claim of tokens")
+    weight: Weight = option(1.0, doc="Its share of the backstop when that is contended")
+    quota: TenantQuota | None = option(None, doc='All its credentials together: a quota, or "sized"')
+    concurrency: Seats | None = option(None, doc="Requests in flight, all its credentials together")
+    credentials: tuple[CredentialEntry, ...] = option((), doc="Its credentials")
 
 
 class RouteEntry(Table):
     """A named set of requests; the first match wins."""
 
-    name: Id = Field(description="Its name in policies")
-    path: PathPattern = Field(description="* is one segment, ** the rest; matched on the canonical path")
-    methods: Methods | None = Field(None, description="Methods it covers; without it, all")
-    cls: ClassName | None = Field(
-        None, alias="class", description="Class of its requests; without it, the default class"
-    )
-    cost: Cost = Field(1.0, description="Request units of one request")
-    upstream: Id | None = Field(None, description="Name of an [upstreams.NAME]; without it, [upstream]")
-    strip_prefix: Prefix = Field("", description="Leading segments that the upstream does not see")
-    first_byte_timeout: Duration | None = Field(None, description="Instead of the upstream's")
-    posture: Posture | None = Field(None, description="Instead of [store] posture")
-    unlimited: str = Field("", description="A reason: says on purpose that no named policy covers it")
+    name: Id = required("Its name in policies")
+    path: PathPattern = required("* is one segment, ** the rest; matched on the canonical path")
+    methods: Methods | None = option(None, doc="Methods it covers; without it, all")
+    cls: ClassName | None = option(None, alias="class", doc="Class of its requests; without it, the default class")
+    cost: Cost = option(1.0, doc="Request units of one request")
+    upstream: Id | None = option(None, doc="Name of an [upstreams.NAME]; without it, [upstream]")
+    strip_prefix: Prefix = option("", doc="Leading segments that the upstream does not see")
+    first_byte_timeout: Wait | None = option(None, doc="Instead of the upstream's")
+    posture: Posture | None = option(None, doc="Instead of [store] posture")
+    unlimited: Note = option("", doc="A reason: says on purpose that no named policy covers it")
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
-        """What is stripped stands in front of every path of the route."""
+        """Strip only what stands in front of every path of the route."""
         if self.strip_prefix and not f"{self.path}/".startswith(f"{self.strip_prefix}/"):
             yield "strip_prefix", f'expected the first segments of path "{self.path}", found "{self.strip_prefix}"'
-        if self.first_byte_timeout == 0:
-            yield "first_byte_timeout", "expected a duration above 0s, found 0s, which would never allow an answer"
 
 
 class MatchTable(Table):
     """Which requests a policy or exemption covers; a key that is left out matches all."""
 
-    identity: Annotated[str, choice("anonymous", "rejected", "user", "job", "preflight", "any")] = Field(
-        "any", description="What the caller proved"
+    identity: Annotated[str, choice("anonymous", "rejected", "user", "job", "preflight", "any")] = option(
+        "any", doc="What the caller proved"
     )
-    tenant: Id | None = Field(None, description="Id of a tenant")
-    credential: Id | None = Field(None, description="Id of a credential")
-    route: Id | None = Field(None, description="Name of a route")
-    cls: ClassName | None = Field(None, alias="class", description="Class the request runs at")
-    method: Method | None = Field(None, description="A method")
+    tenant: Id | None = option(None, doc="Id of a tenant")
+    credential: Id | None = option(None, doc="Id of a credential")
+    route: Id | None = option(None, doc="Name of a route")
+    cls: ClassName | None = option(None, alias="class", doc="Class the request runs at")
+    method: Method | None = option(None, doc="A method")
 
 
 class PolicyEntry(Table):
     """A named limit besides the buckets that every key has."""
 
-    name: OwnId = Field(description="The `limit` that refusals name")
+    name: OwnId = required("The `limit` that refusals name")
     match: MatchTable = Field(default_factory=MatchTable, description="Which requests it covers")
-    key: Characteristics = Field(
-        description="What its buckets are kept by: address, tenant, credential, project, route, class"
-    )
-    quota: Quota = Field(description="What each of its buckets allows")
-    mode: Annotated[str, choice("off", "shadow", "enforce")] = Field(
-        "enforce", description="Whether it is asked, and counts"
-    )
-    percent: Annotated[float, real(0, 100)] = Field(
-        100.0, description="Of keys, by a stable hash; the rest run in shadow"
-    )
+    key: Characteristics = required("What its buckets are kept by: address, tenant, credential, project, route, class")
+    quota: Quota = required("What each of its buckets allows")
+    mode: Annotated[str, choice("off", "shadow", "enforce")] = option("enforce", doc="Whether it is asked, and counts")
+    percent: Annotated[float, real(0, 100)] = option(100.0, doc="Of keys, by a stable hash; the rest run in shadow")
 
 
 class ExemptionEntry(Table):
     """A higher quota that still counts; there is no bypass."""
 
-    name: Id = Field(description="Its name in figures")
-    match: MatchTable = Field(description="Which requests it covers; names a tenant or a credential")
-    multiplier: Annotated[float, real(1, 1_000)] | None = Field(
-        None, description="Of rate and burst of key, tenant and the named policies"
+    name: Id = required("Its name in figures")
+    match: MatchTable = required("Which requests it covers; names a tenant or a credential")
+    multiplier: Annotated[float, real(1, 1_000)] | None = option(
+        None, doc="Of rate and burst of key, tenant and the named policies"
     )
-    quota: Quota | None = Field(None, description="Instead of the tenant's or key's own")
-    policies: tuple[Id, ...] = Field((), description="Names of policies it raises too; empty means key and tenant only")
-    reason: Text = Field(description="Why, in words")
-    owner: Text = Field(description="Who answers for it")
-    expires: Instant = Field(description="When it ends")
+    quota: Quota | None = option(None, doc="Instead of the tenant's or key's own")
+    policies: tuple[Id, ...] = option((), doc="Names of policies it raises too; empty means key and tenant only")
+    reason: Text = required("Why, in words")
+    owner: Text = required("Who answers for it")
+    expires: Instant = required("When it ends")
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
-        """It raises what somebody proved to have, and only by one way."""
+        """Raise only what somebody proved to have, and by one way."""
         if self.multiplier is not None and self.quota is not None:
             yield "quota", "expected either multiplier or quota, found both"
         if self.match.identity in _UNPROVED or self.match.tenant in _UNPROVED:

@@ -32,6 +32,7 @@ __all__ = [
     "Listener",
     "Method",
     "Methods",
+    "Note",
     "Origin",
     "OutputPath",
     "OwnId",
@@ -42,20 +43,22 @@ __all__ = [
     "Prefix",
     "Quota",
     "ReadableFile",
+    "RefusalStatus",
     "Secret",
     "SharedSecret",
-    "Size",
     "StoreUrl",
     "TenantPattern",
     "TenantQuota",
     "Text",
     "Token",
     "Trusted",
+    "Wait",
     "Weight",
     "WritablePath",
     "choice",
     "count",
     "real",
+    "size",
 ]
 
 
@@ -91,6 +94,11 @@ def choice(*words: str) -> Kind:
     return Kind(values.one_of(*words), {"type": "string", "enum": list(words)})
 
 
+def size(low: int) -> Kind:
+    """Return the kind of sizes of at least `low` bytes."""
+    return _text(values.size(low), r"^\d+(B|KiB|MiB|GiB)$")
+
+
 def _text(parse: Callable[[object], Any], pattern: str) -> Kind:
     return Kind(parse, {"type": "string", "pattern": pattern})
 
@@ -103,19 +111,24 @@ def _one_or_more(item: dict[str, Any]) -> dict[str, Any]:
     return {"oneOf": [item, {"type": "array", "items": item, "minItems": 1, "uniqueItems": True}]}
 
 
+_DURATION = r"^\d+(\.\d+)?(ms|s|m|h|d)$"
 _QUOTA = r"^\d+(\.\d+)?/(s|min|h|d)( +burst +\d+(\.\d+)?)?$"
 
 Flag = Annotated[bool, Kind(values.parse_flag, {"type": "boolean"})]
-Duration = Annotated[Micros, _text(values.parse_duration, r"^\d+(\.\d+)?(ms|s|m|h|d)$")]
-Size = Annotated[int, _text(values.parse_size, r"^\d+(B|KiB|MiB|GiB)$")]
+Duration = Annotated[Micros, _text(values.parse_duration, _DURATION)]
+Wait = Annotated[Micros, _text(values.parse_wait, _DURATION)]
 Quota = Annotated[QuotaText, _text(values.parse_quota, _QUOTA)]
 TenantQuota = Annotated[QuotaText | Literal["sized"], _text(values.parse_tenant_quota, rf"{_QUOTA}|^sized$")]
 Part = Annotated[float, real(0, 1)]
-Weight = Annotated[float, real(0, 1_000_000, above=True)]
-Cost = Annotated[RequestUnits, real(0, 1_000_000, above=True)]
+# No smaller than a thousandth: nothing may round to nothing when it is divided or scaled (case 39).
+Weight = Annotated[float, real(0.001, 1_000_000)]
+Cost = Annotated[RequestUnits, real(0.001, 1_000_000)]
 Instant = Annotated[Micros, Kind(values.parse_instant, {"type": "string", "format": "date-time"})]
 
+RefusalStatus = Annotated[int, Kind(values.number_of(429, 503), {"type": "integer", "enum": [429, 503]})]
+
 Text = Annotated[str, Kind(values.parse_text)]
+Note = Annotated[str, Kind(values.parse_note)]
 Id = Annotated[str, Kind(values.parse_id, {"type": "string", "minLength": 1, "maxLength": 128})]
 OwnId = Annotated[str, Kind(values.parse_own_id, {"type": "string", "minLength": 1, "maxLength": 128})]
 Method = Annotated[str, _text(values.parse_method, r"^[A-Z]")]

@@ -49,11 +49,13 @@ _REFERENCES: tuple[tuple[Place, Place, str], ...] = (
 
 def broken_rules(document: Document, made: Draft) -> Iterator[Finding]:
     """Yield all that the tables of a document contradict each other in."""
-    for rule in _RULES:
-        yield from rule(document, made)
+    for of_names in _OF_NAMES:
+        yield from of_names(document)
+    for of_amounts in _OF_AMOUNTS:
+        yield from of_amounts(made)
 
 
-def _one_each(document: Document, made: Draft) -> Iterator[Finding]:
+def _one_each(document: Document) -> Iterator[Finding]:
     for pattern, keys in _EXACTLY_ONE:
         for place, table in walk({"upstream": {}} | document.tree, pattern):
             if not isinstance(table, dict):
@@ -66,7 +68,7 @@ def _one_each(document: Document, made: Draft) -> Iterator[Finding]:
                 yield (*place, there[1]), f"expected only one of {choice}, found {' and '.join(there)}"
 
 
-def _unique(document: Document, made: Draft) -> Iterator[Finding]:
+def _unique(document: Document) -> Iterator[Finding]:
     for pattern, scope in _UNIQUE:
         first: dict[tuple[Place, str], Place] = {}
         for place, name in walk(document.tree, pattern):
@@ -75,8 +77,8 @@ def _unique(document: Document, made: Draft) -> Iterator[Finding]:
                 yield place, f"expected {pattern[-1]}s that differ, found {shown(name)} at {there} too"
 
 
-def _one_owner(document: Document, made: Draft) -> Iterator[Finding]:
-    """A token proves one credential."""
+def _one_owner(document: Document) -> Iterator[Finding]:
+    """Let a token prove one credential only."""
     first: dict[str, Place] = {}
     for place, pat in walk(document.tree, ("tenants", "*", "credentials", "*", "pat")):
         digests = enumerate(pat) if isinstance(pat, list) else [(None, pat)]
@@ -86,7 +88,7 @@ def _one_owner(document: Document, made: Draft) -> Iterator[Finding]:
                 yield here, f"expected a token of its own, found that of {document.spoken(first[digest])}"
 
 
-def _known(document: Document, made: Draft) -> Iterator[Finding]:
+def _known(document: Document) -> Iterator[Finding]:
     for pattern, names, noun in _REFERENCES:
         known = set(_strings(document.tree, names))
         for place, name in walk(document.tree, pattern):
@@ -99,10 +101,10 @@ def _strings(tree: Any, pattern: Place) -> Iterator[str]:
         yield from (name for name in (value if isinstance(value, dict) else [value]) if isinstance(name, str))
 
 
-def _shared_store(document: Document, made: Draft) -> Iterator[Finding]:
+def _shared_store(made: Draft) -> Iterator[Finding]:
     server, store = (made.parts.get((name,)) for name in ("server", "store"))
     workers = server.workers if isinstance(server, ServerSection) else 1
-    memory = store.url == "memory:" if isinstance(store, StoreSection) else "store" not in document.tree
+    memory = store.url == "memory:" if isinstance(store, StoreSection) else "store" not in made.tree
     if workers > 1 and memory:
         yield (
             ("server", "workers"),
@@ -110,15 +112,5 @@ def _shared_store(document: Document, made: Draft) -> Iterator[Finding]:
         )
 
 
-def _bursts(document: Document, made: Draft) -> Iterator[Finding]:
-    return too_small(made)
-
-
-_RULES: tuple[Callable[[Document, Draft], Iterator[Finding]], ...] = (
-    _one_each,
-    _unique,
-    _one_owner,
-    _known,
-    _shared_store,
-    _bursts,
-)
+_OF_NAMES: tuple[Callable[[Document], Iterator[Finding]], ...] = (_one_each, _unique, _one_owner, _known)
+_OF_AMOUNTS: tuple[Callable[[Draft], Iterator[Finding]], ...] = (_shared_store, too_small)

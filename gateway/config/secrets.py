@@ -35,7 +35,7 @@ def parse_secret(value: object) -> SecretStr:
 def parse_shared(value: object) -> SecretStr:
     """Parse a secret that need not be there, "" being none."""
     if not isinstance(value, str):
-        raise ValueError("expected a secret as a string, found something else")
+        raise ValueError("expected a secret as a string, found something else")  # noqa: TRY004 - pydantic collects only these
     return SecretStr(str(value))
 
 

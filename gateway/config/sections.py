@@ -23,16 +23,18 @@ from gateway.config.kinds import (
     Posture,
     Quota,
     ReadableFile,
-    Size,
+    RefusalStatus,
     StoreUrl,
     Token,
     Trusted,
+    Wait,
     WritablePath,
     choice,
     count,
     real,
+    size,
 )
-from gateway.config.table import Table
+from gateway.config.table import Table, option, required
 
 __all__ = [
     "BackstopSection",
@@ -54,32 +56,30 @@ Ratio = Annotated[float, real(1, 1_000)]
 class ServerSection(Table):
     """The listeners and what they accept."""
 
-    listen: Listener = Field("127.0.0.1:8080", description="host:port or unix:/path; $EVENHAND_LISTEN wins where set")
-    admin: Listener = Field("127.0.0.1:8081", description="Dashboard, metrics, health and admin API: host:port")
-    admin_token: Token = Field("", description="Bearer token of the admin listener; required if it is not loopback")
-    mode: Annotated[str, choice("enforce", "shadow")] = Field(
-        "enforce", description="shadow: decide, count and log everything, refuse nothing"
+    listen: Listener = option("127.0.0.1:8080", doc="host:port or unix:/path; $EVENHAND_LISTEN wins where set")
+    admin: Listener = option("127.0.0.1:8081", doc="Dashboard, metrics, health and admin API: host:port")
+    admin_token: Token = option("", doc="Bearer token of the admin listener; required if it is not loopback")
+    mode: Annotated[str, choice("enforce", "shadow")] = option(
+        "enforce", doc="shadow: decide, count and log everything, refuse nothing"
     )
-    workers: Annotated[int, count(1, 64)] = Field(1, description="Processes; more than one needs a shared store")
-    trusted_proxies: tuple[Trusted, ...] = Field(
-        (), description='CIDRs, or "unix", whose Forwarded or X-Forwarded-For is believed, walked from the right'
+    workers: Annotated[int, count(1, 64)] = option(1, doc="Processes; more than one needs a shared store")
+    trusted_proxies: tuple[Trusted, ...] = option(
+        (), doc='CIDRs, or "unix", whose Forwarded or X-Forwarded-For is believed, walked from the right'
     )
-    tls_certificate: ReadableFile = Field("", description="PEM file of the certificate chain for TLS on listen")
-    tls_key: ReadableFile = Field("", description="PEM file of its key")
-    max_header_bytes: Size = Field("32KiB", description="Longest request head")
-    max_headers: Annotated[int, count(1, 10_000)] = Field(100, description="Most fields in a request head")
-    max_body_bytes: Size = Field("64MiB", description="Longest request body")
-    max_connections_per_address: Annotated[int, count(1, 1_000_000)] = Field(
-        2000, description="Most open connections of one address; trusted proxies excepted"
+    tls_certificate: ReadableFile = option("", doc="PEM file of the certificate chain for TLS on listen")
+    tls_key: ReadableFile = option("", doc="PEM file of its key")
+    max_header_bytes: Annotated[int, size(1024)] = option("32KiB", doc="Longest request head")
+    max_headers: Annotated[int, count(1, 10_000)] = option(100, doc="Most fields in a request head")
+    max_body_bytes: Annotated[int, size(0)] = option("64MiB", doc="Longest request body")
+    max_connections_per_address: Annotated[int, count(1, 1_000_000)] = option(
+        2000, doc="Most open connections of one address; trusted proxies excepted"
     )
-    header_timeout: Duration = Field("10s", description="For a whole request head to arrive")
-    body_timeout: Duration = Field("30s", description="To each further 16 KiB of a request body, or its end")
-    keepalive_timeout: Duration = Field("75s", description="Idle connections of callers")
-    grace: Duration = Field("0s", description="After SIGTERM: not ready, but still accepting")
-    drain_timeout: Duration = Field("30s", description="After that: for running requests to end")
-    ipv6_prefix: Annotated[int, count(1, 128)] = Field(
-        64, description="Leading bits of an IPv6 address that are one caller"
-    )
+    header_timeout: Wait = option("10s", doc="For a whole request head to arrive")
+    body_timeout: Wait = option("30s", doc="To each further 16 KiB of a request body, or its end")
+    keepalive_timeout: Wait = option("75s", doc="Idle connections of callers")
+    grace: Duration = option("0s", doc="After SIGTERM: not ready, but still accepting")
+    drain_timeout: Duration = option("30s", doc="After that: for running requests to end")
+    ipv6_prefix: Annotated[int, count(1, 128)] = option(64, doc="Leading bits of an IPv6 address that are one caller")
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
         """One listener is not the other, an admin listener others can reach has a token, TLS has both its files."""
@@ -97,98 +97,75 @@ class ServerSection(Table):
 class UpstreamSection(Table):
     """A service that requests are forwarded to: `[upstream]`, and `[upstreams.NAME]` for routes that name it."""
 
-    url: Address | None = Field(
-        None, description="http://host:port/base, https://..., or unix:/path; a path is prefixed"
+    url: Address | None = option(None, doc="http://host:port/base, https://..., or unix:/path; a path is prefixed")
+    urls: tuple[Address, ...] = option((), doc="Several addresses instead of url")
+    host: Annotated[str, choice("upstream", "preserve")] = option(
+        "upstream", doc="The Host that is sent: the upstream's own, or the caller's"
     )
-    urls: tuple[Address, ...] = Field((), description="Several addresses instead of url")
-    host: Annotated[str, choice("upstream", "preserve")] = Field(
-        "upstream", description="The Host that is sent: the upstream's own, or the caller's"
-    )
-    max_connections: Annotated[int, count(1, 100_000)] = Field(
-        512, description="Most connections, all addresses together"
-    )
-    concurrency: Annotated[int, count(0, 1_000_000)] = Field(0, description="Most requests in flight; 0 is no cap")
-    connect_timeout: Duration = Field("2s", description="To connect, TLS included, and for a free connection")
-    first_byte_timeout: Duration = Field("60s", description="From the request's end to the head of the response")
-    idle_timeout: Duration = Field("5m", description="Between bytes of a response")
-    total_timeout: Duration = Field("0s", description="For the whole exchange; 0s is none")
-    keepalive_timeout: Duration = Field("4s", description="Idle pooled connections: keep below the upstream's own")
-    retry_budget: Part = Field(0.1, description="Retries, as a part of requests")
-    ca_file: CaFile = Field("", description="PEM file of the authorities to trust instead of the system's")
-    forward_credential: Flag = Field(False, description="Leave the consumed credential in the request")
-    trace_headers: Flag = Field(True, description="Send Via, X-Request-Id and trace context")
+    max_connections: Annotated[int, count(1, 100_000)] = option(512, doc="Most connections, all addresses together")
+    concurrency: Annotated[int, count(0, 1_000_000)] = option(0, doc="Most requests in flight; 0 is no cap")
+    connect_timeout: Wait = option("2s", doc="To connect, TLS included, and for a free connection")
+    first_byte_timeout: Wait = option("60s", doc="From the request's end to the head of the response")
+    idle_timeout: Wait = option("5m", doc="Between bytes of a response")
+    total_timeout: Duration = option("0s", doc="For the whole exchange; 0s is none")
+    keepalive_timeout: Duration = option("4s", doc="Idle pooled connections: keep below the upstream's own")
+    retry_budget: Part = option(0.1, doc="Retries, as a part of requests")
+    ca_file: CaFile = option("", doc="PEM file of the authorities to trust instead of the system's")
+    forward_credential: Flag = option(False, doc="Leave the consumed credential in the request")
+    trace_headers: Flag = option(True, doc="Send Via, X-Request-Id and trace context")
 
     @property
     def addresses(self) -> tuple[UpstreamUrl, ...]:
         """All addresses, `url` or `urls`."""
         return self.urls or ((self.url,) if self.url else ())
 
-    def contradictions(self) -> Iterator[tuple[str, str]]:
-        """Every wait but the total one ends."""
-        for key in ("connect_timeout", "first_byte_timeout", "idle_timeout"):
-            if not getattr(self, key):
-                yield key, "expected a duration above 0s, found 0s, which would never allow an answer"
-
 
 class BackstopSection(Table):
     """What the service behind can really serve; shared max-min by tenant weight when contended."""
 
-    quota: Quota = Field(description="Capacity of the service, in request units")
-    status: Annotated[int, count(429, 503)] = Field(429, description="429 or 503, of share and backstop refusals")
-
-    def contradictions(self) -> Iterator[tuple[str, str]]:
-        """Two statuses say it, none between."""
-        if self.status not in {429, 503}:
-            yield "status", f"expected 429 or 503, found {self.status}"
+    quota: Quota = required("Capacity of the service, in request units")
+    status: RefusalStatus = option(429, doc="429 or 503, of share and backstop refusals")
 
 
 class StoreSection(Table):
     """Where buckets are kept, and the answer when that is gone."""
 
-    url: StoreUrl = Field(
-        "memory:", repr=False, description="memory:, redis://, rediss://, redis+sentinel://, redis+cluster://"
+    url: StoreUrl = option(
+        "memory:", repr=False, doc="memory:, redis://, rediss://, redis+sentinel://, redis+cluster://"
     )
-    namespace: Id = Field("evenhand", description="Prefix of every name in a shared store")
-    ca_file: CaFile = Field("", description="PEM file of the authorities to trust instead of the system's")
-    path: WritablePath = Field(
-        "evenhand.sqlite3", description="Embedded history and registries; from the working directory"
-    )
-    posture: Posture = Field(
-        "safe-capacity", description="Without a store: open, closed, safe-capacity, or deny:N per cent"
-    )
-    safe_fraction: Part = Field(0.5, description="The part of each limit that safe-capacity allows")
-    deadline: Duration = Field("20ms", description="For an answer of the store")
-    max_connections: Annotated[int, count(1, 1_000)] = Field(4, description="Most connections to the store")
-    max_keys: Annotated[int, count(1, 100_000_000)] = Field(
-        200_000, description="Most buckets in memory; beyond it new ones share one"
+    namespace: Id = option("evenhand", doc="Prefix of every name in a shared store")
+    ca_file: CaFile = option("", doc="PEM file of the authorities to trust instead of the system's")
+    path: WritablePath = option("evenhand.sqlite3", doc="Embedded history and registries; from the working directory")
+    posture: Posture = option("safe-capacity", doc="Without a store: open, closed, safe-capacity, or deny:N per cent")
+    safe_fraction: Part = option(0.5, doc="The part of each limit that safe-capacity allows")
+    deadline: Wait = option("20ms", doc="For an answer of the store")
+    max_connections: Annotated[int, count(1, 1_000)] = option(4, doc="Most connections to the store")
+    max_keys: Annotated[int, count(1, 100_000_000)] = option(
+        200_000, doc="Most buckets in memory; beyond it new ones share one"
     )
 
 
 class InteractiveSection(Table):
     """The class of callers who wait."""
 
-    priority: Annotated[int, count(0, 1_000)] = Field(0, description="The lower number goes first")
-    reserve: Part = Field(
-        0.0, description="Part of a bucket that this class may not take while a higher one has demand"
-    )
-    floor: Part = Field(0.0, description="Part of the rate that higher classes leave it")
-    ceiling: Part = Field(1.0, description="Part of the backstop it may use over the whole service")
+    priority: Annotated[int, count(0, 1_000)] = option(0, doc="The lower number goes first")
+    reserve: Part = option(0.0, doc="Part of a bucket that this class may not take while a higher one has demand")
+    floor: Part = option(0.0, doc="Part of the rate that higher classes leave it")
+    ceiling: Part = option(1.0, doc="Part of the backstop it may use over the whole service")
 
 
 class BatchSection(InteractiveSection):
     """The class of work that can wait."""
 
-    priority: Annotated[int, count(0, 1_000)] = Field(1, description="The lower number goes first")
-    reserve: Part = Field(
-        0.25, description="Part of a bucket that this class may not take while a higher one has demand"
-    )
-    floor: Part = Field(0.05, description="Part of the rate that higher classes leave it")
+    priority: Annotated[int, count(0, 1_000)] = option(1, doc="The lower number goes first")
+    reserve: Part = option(0.25, doc="Part of a bucket that this class may not take while a higher one has demand")
+    floor: Part = option(0.05, doc="Part of the rate that higher classes leave it")
 
 
 class ClassesSection(Table):
     """Traffic classes: priority inside a key, a tenant and a share, never across tenants."""
 
-    default: ClassName = Field("interactive", description="The class of a request whose route names none")
+    default: ClassName = option("interactive", doc="The class of a request whose route names none")
     interactive: InteractiveSection = Field(default_factory=InteractiveSection)
     batch: BatchSection = Field(default_factory=BatchSection)
 
@@ -197,29 +174,27 @@ class ClassesSection(Table):
         if self.interactive.priority >= self.batch.priority:
             yield (
                 "batch",
-                f"expected a priority number above interactive's {self.interactive.priority}, found {self.batch.priority}",
+                f"expected a priority above {self.interactive.priority} of interactive, found {self.batch.priority}",
             )
 
 
 class SizingSection(Table):
     """The quota of a key that has none of its own, from its past."""
 
-    window: Duration = Field("30d", description="How much of the past counts")
-    peak_interval: Duration = Field("10s", description="The slots in which peaks are measured")
-    multiplier: Ratio = Field(2.0, description="Quota over peak")
-    initial: Quota = Field(
-        "20/s", description="Shown, and counted as shadow, until the key has `learn` of history; then enforced"
+    window: Wait = option("30d", doc="How much of the past counts")
+    peak_interval: Wait = option("10s", doc="The slots in which peaks are measured")
+    multiplier: Ratio = option(2.0, doc="Quota over peak")
+    initial: Quota = option(
+        "20/s", doc="Shown, and counted as shadow, until the key has `learn` of history; then enforced"
     )
-    learn: Duration = Field("7d", description="History that a key needs before its sized quota is enforced")
-    floor: Quota = Field("5/s", description="No sized quota is below this")
-    ceiling: Annotated[float, real(0, 1, above=True)] = Field(
-        0.5, description="Of the backstop; where it is below floor, it holds"
+    learn: Duration = option("7d", doc="History that a key needs before its sized quota is enforced")
+    floor: Quota = option("5/s", doc="No sized quota is below this")
+    ceiling: Annotated[float, real(0, 1, above=True)] = option(
+        0.5, doc="Of the backstop; where it is below floor, it holds"
     )
-    max_growth_per_day: Ratio = Field(1.25, description="Most a sized quota grows in a day")
-    max_growth_per_month: Ratio = Field(
-        3.0, description="Most it grows over any 30 days; beyond it an operator decides"
-    )
-    max_shrink_per_day: Annotated[float, real(0, 1, above=True)] = Field(0.9, description="Most it shrinks in a day")
+    max_growth_per_day: Ratio = option(1.25, doc="Most a sized quota grows in a day")
+    max_growth_per_month: Ratio = option(3.0, doc="Most it grows over any 30 days; beyond it an operator decides")
+    max_shrink_per_day: Annotated[float, real(0, 1, above=True)] = option(0.9, doc="Most it shrinks in a day")
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
         """Slots have a length and fit into the window."""
@@ -230,30 +205,28 @@ class SizingSection(Table):
 class RefusalSection(Table):
     """How refusals are written."""
 
-    headers: Annotated[str, choice("draft-11", "legacy", "off")] = Field(
-        "draft-11", description="RateLimit fields; legacy: X-RateLimit-Limit, -Remaining, -Reset"
+    headers: Annotated[str, choice("draft-11", "legacy", "off")] = option(
+        "draft-11", doc="RateLimit fields; legacy: X-RateLimit-Limit, -Remaining, -Reset"
     )
-    cors: tuple[Origin, ...] = Field((), description="Origins that may read our refusals")
+    cors: tuple[Origin, ...] = option((), doc="Origins that may read our refusals")
 
 
 class WebsocketSection(Table):
     """Upgraded connections."""
 
-    origins: tuple[Origin, ...] = Field(("*",), description="Origins that may open one")
-    max_per_tenant: Annotated[int, count(1, 1_000_000)] = Field(1000, description="Most open at once, per tenant")
-    max_message: Size = Field("1MiB", description="Longest message")
-    idle_timeout: Duration = Field("5m", description="Without a frame either way")
-    max_lifetime: Duration = Field("24h", description="Of one connection")
+    origins: tuple[Origin, ...] = option(("*",), doc="Origins that may open one")
+    max_per_tenant: Annotated[int, count(1, 1_000_000)] = option(1000, doc="Most open at once, per tenant")
+    max_message: Annotated[int, size(1)] = option("1MiB", doc="Longest message")
+    idle_timeout: Wait = option("5m", doc="Without a frame either way")
+    max_lifetime: Wait = option("24h", doc="Of one connection")
 
 
 class TelemetrySection(Table):
     """What is recorded."""
 
-    top_tenants: Annotated[int, count(0, 1_000)] = Field(
-        50, description="Tenants with series of their own; the rest is `other`"
+    top_tenants: Annotated[int, count(0, 1_000)] = option(
+        50, doc="Tenants with series of their own; the rest is `other`"
     )
-    decision_log: OutputPath = Field("stderr", description="stderr, off, or a path from the working directory")
-    decision_log_format: Annotated[str, choice("json", "common", "combined")] = Field(
-        "json", description="Form of its lines"
-    )
-    admit_sample: Part = Field(0.01, description="Part of admitted requests that is logged")
+    decision_log: OutputPath = option("stderr", doc="stderr, off, or a path from the working directory")
+    decision_log_format: Annotated[str, choice("json", "common", "combined")] = option("json", doc="Form of its lines")
+    admit_sample: Part = option(0.01, doc="Part of admitted requests that is logged")

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field
 
 from gateway.config.auth import AuthSection
 from gateway.config.entries import ExemptionEntry, PolicyEntry, RouteEntry, TenantEntry
+from gateway.config.kinds import Id, Text
 from gateway.config.sections import (
     BackstopSection,
     ClassesSection,
@@ -21,8 +22,7 @@ from gateway.config.sections import (
     UpstreamSection,
     WebsocketSection,
 )
-from gateway.config.kinds import Id, Text
-from gateway.config.table import Table
+from gateway.config.table import Table, option
 
 __all__ = ["Settings"]
 
@@ -30,7 +30,7 @@ __all__ = ["Settings"]
 class Settings(Table):
     """Everything an operator configured. Durations are microseconds, sizes bytes, instants Unix microseconds."""
 
-    include: tuple[Text, ...] = Field((), description="Further files, as patterns relative to this one")
+    include: tuple[Text, ...] = option((), doc="Further files, as patterns relative to this one")
     server: ServerSection = Field(default_factory=ServerSection)
     upstream: UpstreamSection
     upstreams: Annotated[Mapping[Id, UpstreamSection], AfterValidator(MappingProxyType)] = Field(default_factory=dict)

@@ -11,14 +11,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Self, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
-__all__ = ["CONTRADICTION", "Table", "fields_of", "follow", "is_array", "table_in"]
+__all__ = ["CONTRADICTION", "Table", "fields_of", "follow", "is_array", "option", "required", "table_in"]
 
 #: The error type under which contradictions travel through pydantic; `faults` in its context holds (key, message).
 CONTRADICTION = "contradiction"
+
+
+def option(default: Any, doc: str, **rest: Any) -> Any:
+    """Return a field with its default as TOML has it; `doc` is what the shipped file and the schema say of it."""
+    return Field(default, description=doc, **rest)
+
+
+def required(doc: str, **rest: Any) -> Any:
+    """Return a field that has no default."""
+    return Field(description=doc, **rest)
 
 
 class Table(BaseModel):

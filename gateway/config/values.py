@@ -30,6 +30,7 @@ __all__ = [
     "Network",
     "QuotaText",
     "number",
+    "number_of",
     "one_of",
     "parse_duration",
     "parse_flag",
@@ -37,16 +38,18 @@ __all__ = [
     "parse_instant",
     "parse_method",
     "parse_network",
+    "parse_note",
     "parse_output",
     "parse_own_id",
     "parse_path",
     "parse_posture",
     "parse_quota",
-    "parse_size",
     "parse_tenant_quota",
     "parse_text",
+    "parse_wait",
     "quoted",
     "shown",
+    "size",
     "whole",
 ]
 
@@ -74,6 +77,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 _SLOWEST = Fraction(1, 86_400)
 _FASTEST = Fraction(1_000_000)
+_LARGEST = 1 << 50
 _MOST_BURST = Fraction(1_000_000_000)
 #: Beyond a century a deadline is a mistake; it also keeps every sum of instants far below 2**63 microseconds.
 _LONGEST: Micros = 36_525 * _TICKS["d"]
@@ -180,18 +184,31 @@ def parse_duration(value: object) -> Micros:
     return int(ticks)
 
 
-def parse_size(value: object) -> int:
-    """Parse a size such as `64KiB` to bytes."""
-    found = _SIZE.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
-        raise ValueError(f'expected a size such as "512B", "64KiB" or "1MiB", found {shown(value)}')
-    return int(found[1]) * _OCTETS[found[2]]
+def parse_wait(value: object) -> Micros:
+    """Parse a duration that is not 0."""
+    ticks = parse_duration(value)
+    if not ticks:
+        raise ValueError(f"expected a duration above 0s, found {shown(value)}")
+    return ticks
+
+
+def size(low: int) -> Callable[[object], int]:
+    """Return a parser of sizes such as `64KiB`, to bytes; at least `low` of them."""
+
+    def parse(value: object) -> int:
+        found = _SIZE.fullmatch(value) if isinstance(value, str) else None
+        octets = int(found[1]) * _OCTETS[found[2]] if found else -1
+        if not low <= octets <= _LARGEST:
+            raise ValueError(f'expected a size such as "512B", "64KiB" or "1MiB", from {low}B on, found {shown(value)}')
+        return octets
+
+    return parse
 
 
 def parse_flag(value: object) -> bool:
     """Parse a boolean, which only `true` and `false` are."""
     if not isinstance(value, bool):
-        raise ValueError(f"expected true or false, found {shown(value)}")
+        raise ValueError(f"expected true or false, found {shown(value)}")  # noqa: TRY004 - pydantic collects only these
     return value
 
 
@@ -224,6 +241,18 @@ def _bounded(value: Any) -> Any:
     return math.inf if isinstance(value, int) and abs(value) > 10**300 else value
 
 
+def number_of(*numbers: int) -> Callable[[object], int]:
+    """Return a parser of a closed list of whole numbers."""
+    expected = " or ".join(map(str, numbers))
+
+    def parse(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or value not in numbers:
+            raise ValueError(f"expected {expected}, found {shown(value)}")
+        return value
+
+    return parse
+
+
 def one_of(*words: str) -> Callable[[object], str]:
     """Return a parser of a closed list of words."""
     *rest, last = (f'"{word}"' for word in words)
@@ -244,11 +273,24 @@ def parse_text(value: object) -> str:
     return str(value)
 
 
+def parse_note(value: object) -> str:
+    """Parse a string of one line, which may be empty."""
+    return "" if value == "" else parse_text(value)
+
+
 def parse_id(value: object) -> str:
     """Parse an id: 1 to 128 bytes of UTF-8 without control characters."""
-    if not isinstance(value, str) or _CONTROL.search(value) or not 1 <= len(value.encode(errors="replace")) <= 128:
-        raise ValueError(f"expected an id of 1 to 128 bytes without control characters, found {shown(value)}")
+    if not isinstance(value, str) or _CONTROL.search(value) or not 1 <= _octets(value) <= 128:
+        raise ValueError(f"expected an id of 1 to 128 bytes of UTF-8 without controls, found {shown(value)}")
     return str(value)
+
+
+def _octets(text: str) -> int:
+    """Return the length of `text` in UTF-8, 0 if it has none (an argument of a command can be any octets)."""
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        return 0
 
 
 def parse_own_id(value: object) -> str:
