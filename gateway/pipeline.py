@@ -62,7 +62,7 @@ class Pipeline:
     def _bind(self, policies: PolicySet) -> None:
         self._policies = policies
         self._classifier = Classifier(policies)
-        self._planner = Planner(policies)
+        self._planner = Planner(policies, self._clock.now())
         self._shadow = policies.mode is not Mode.ENFORCE
 
     @property
@@ -87,6 +87,8 @@ class Pipeline:
         cls, raised = self._classifier.cls(principal, route, facts.asked_class)
         decision = Decision(request_id, facts, principal, cls, route, now)
         decision.class_raise_attempt = raised
+        if now >= self._planner.valid_until:
+            self._planner.renew(now)
         plan = self._planner.plan(principal, cls, route, facts.address, facts.method)
         reading = self._store.take(plan, now)
         verdict = judge(plan, reading, now, self._random() if reading.refused else 0.0)

@@ -1,8 +1,8 @@
 """Plan and judge: what to ask of a store for one request, and what its answer means.
 
 Rules
-1. A plan depends only on (principal, class, route), on the method and the address where a policy looks at them, and on
-   nothing that changes while it is cached. It is compiled once and reused.
+1. A plan depends only on (principal, class, route), and on the method and the address where an entry looks at them. It
+   is compiled once and reused, until an exemption ends.
 2. Own limits are the key, the tenant, the named policies and the seats. Sized quotas not learnt yet, policies in shadow
    and the keys outside a policy's percentage are asked in shadow: counted, never obeyed.
 3. A named policy that keys by what a principal does not have (a project for a user) does not apply to it.
@@ -14,13 +14,15 @@ Rules
 from __future__ import annotations
 
 from hashlib import blake2b
+from typing import NamedTuple
 
 from policies.charge import NEVER, Charge, Plan, Reading, Refusal, SeatCharge, ShareCharge
-from policies.classify import applicable, bucket_of
+from policies.classify import applicable, bounded, bucket_of
 from policies.cost import cost_of
-from policies.policy import Characteristic, Mode, Policy, PolicySet, Quota
+from policies.exempt import bucket_suffix, in_force, next_expiry, raised
+from policies.policy import Characteristic, Exemption, Mode, Policy, PolicySet
 from policies.rank import Rank, rank
-from policies.request import ANONYMOUS, REJECTED, Class, Kind, Principal, key_name
+from policies.request import ANONYMOUS, Class, Kind, Principal, key_name
 from policies.sizing import Effective, credential_rules, effective_key, effective_tenant, own_cap
 from policies.units import SECOND, Micros, RequestUnits
 from policies.verdict import OWN_LIMITS, Verdict, reason_of
@@ -33,7 +35,13 @@ MAX_PLANS = 10_000
 #: Jitter on a told wait is at most a quarter of it, and never more than this (contract, section 6).
 MAX_JITTER: Micros = 30 * SECOND
 
-_FORWARDED = (Kind.USER, Kind.JOB, Kind.ANONYMOUS, Kind.PREFLIGHT)
+#: Until when plans hold while no exemption ends.
+FOREVER: Micros = 2**63 - 1
+
+_PROVED = (Kind.USER, Kind.JOB)
+
+#: Named policies have no reserve and no floor: those are of key, tenant and share buckets.
+_LEVEL = Rank(low=False, reserve=0.0, floor=0.0)
 
 
 def enforced_at(policy: Policy, bucket: str) -> bool:
@@ -45,24 +53,35 @@ def enforced_at(policy: Policy, bucket: str) -> bool:
 
 
 class Planner:
-    """Compiles and caches the plans of one PolicySet. Bounded: two generations of plans, the older one forgotten."""
+    """Compiles and caches the plans of one PolicySet. Bounded: two generations of plans, the older one forgotten.
+
+    Plans hold until `valid_until`, when an exemption ends; then call `renew`.
+    """
 
     __slots__ = (
-        "_addressed", "_classes", "_compiled", "_max_plans", "_methods", "_old", "_policies", "_ranks", "_young",
+        "_addressed", "_classes", "_compiled", "_max_plans", "_methods", "_now", "_old", "_policies", "_ranks",
+        "_shares", "_young", "valid_until",
     )  # fmt: skip
 
-    def __init__(self, policies: PolicySet, max_plans: int = MAX_PLANS) -> None:
+    def __init__(self, policies: PolicySet, now: Micros = 0, max_plans: int = MAX_PLANS) -> None:
         self._policies = policies
         self._classes = len(policies.classes)
         self._ranks = tuple(rank(policies.classes, cls) for cls in Class)
-        matches = [policy.match for policy in policies.policies]
+        matches = [policy.match for policy in policies.policies] + [rule.match for rule in policies.exemptions]
         self._methods = {method: index for index, method in enumerate({m.method for m in matches if m.method}, 1)}
         self._addressed = any(Characteristic.ADDRESS in policy.key for policy in policies.policies)
         self._max_plans = max_plans
-        self._compiled = 0
-        slots = (len(policies.routes) + 1) * self._classes * (len(self._methods) + 1)
-        self._young: list[dict[str, Plan]] = [{} for _ in range(slots)]
+        self.renew(now)
+
+    def renew(self, now: Micros) -> None:
+        """Forget every plan, and compile for the exemptions that are in force at `now`."""
+        slots = (len(self._policies.routes) + 1) * self._classes * (len(self._methods) + 1)
+        self._now = now
         self._old: list[dict[str, Plan]] = [{} for _ in range(slots)]
+        self._shares: dict[ShareCharge, ShareCharge] = {}
+        self._young: list[dict[str, Plan]] = [{} for _ in range(slots)]
+        self._compiled = 0
+        self.valid_until = next_expiry(self._policies, now) or FOREVER
 
     def plan(self, principal: Principal, cls: Class, route: int, address: str, method: str = "") -> Plan:
         """Return what a request asks of a store; `route` is an index into the routes, or UNMATCHED."""
@@ -77,53 +96,55 @@ class Planner:
         plan = self._old[slot].get(key) or self._compile(principal, cls, route, address, method)
         if self._compiled >= self._max_plans:
             self._old, self._young = self._young, [{} for _ in self._young]
+            self._shares = {}
             self._compiled = 0
         self._compiled += 1
         self._young[slot][key] = plan
         return plan
 
     def _compile(self, principal: Principal, cls: Class, route: int, address: str, method: str) -> Plan:
-        cost = cost_of(self._policies, route)
-        charges = self._charges(principal, cls, cost)
-        for policy in applicable(self._policies, principal, cls, route, method):
-            bucket = bucket_of(self._policies, policy, principal, cls, route, address)
-            enforced = policy.mode is Mode.ENFORCE and enforced_at(policy, bucket)
-            charges.append((enforced, _charge(policy.name, bucket, policy.quota, cost, cls)))
+        policies, standing = self._policies, self._ranks[cls]
+        cost = cost_of(policies, route)
+        exemptions = in_force(policies, principal, cls, route, method, self._now)
+        key = effective_key(policies, principal)
+        tenant = effective_tenant(policies, principal)
+        limits = [_Limit("key", f"limit=key,{principal.name}", key, f"key {principal.kind.value}", standing)]
+        if tenant is not None:
+            bucket = key_name(limit="tenant", tenant=principal.tenant)
+            limits.append(_Limit("tenant", bucket, tenant, "tenant", standing))
+        for policy in applicable(policies, principal, cls, route, method):
+            bucket = bucket_of(policies, policy, principal, cls, route, address)
+            mode = policy.mode if enforced_at(policy, bucket) else Mode.SHADOW
+            pinned = bounded(policies, policy, principal)
+            effective = Effective(policy.quota, mode, "configured", pinned=pinned)
+            limits.append(_Limit(policy.name, bucket, effective, policy.name, _LEVEL))
+        limits = [_exempted(limit, exemptions) for limit in limits]
+        charges = [(limit.effective.mode, _charge(limit, cost, cls)) for limit in limits]
         return Plan(
-            tenant=REJECTED if principal.kind is Kind.REJECTED else principal.tenant,
+            tenant=principal.tenant,
             credential=principal.credential,
             cls=cls,
             cost=cost,
-            own=tuple(charge for enforced, charge in charges if enforced),
-            shadow=tuple(charge for enforced, charge in charges if not enforced),
+            own=tuple(charge for mode, charge in charges if mode is Mode.ENFORCE),
+            shadow=tuple(charge for mode, charge in charges if mode is not Mode.ENFORCE),
             seats=self._seats(principal),
-            share=self._share(principal, cls, cost),
+            share=self._share(principal, cls, cost, {limit.name: limit.effective for limit in limits}),
+            exemption=next((limit.exemption for limit in limits if limit.exemption), ""),
         )
 
-    def _charges(self, principal: Principal, cls: Class, cost: RequestUnits) -> list[tuple[bool, Charge]]:
-        """Return the charges of key and tenant, each with whether it is enforced."""
-        standing = self._ranks[cls]
-        key = effective_key(self._policies, principal)
-        bucket = f"limit=key,{principal.name}"
-        charges = [(key, _charge("key", bucket, key.quota, cost, cls, standing, key, f"key {principal.kind.value}"))]
-        tenant = effective_tenant(self._policies, principal)
-        if tenant is not None:
-            bucket = key_name(limit="tenant", tenant=principal.tenant)
-            charges.append((tenant, _charge("tenant", bucket, tenant.quota, cost, cls, standing, tenant)))
-        return [(effective.mode is Mode.ENFORCE, charge) for effective, charge in charges]
-
     def _seats(self, principal: Principal) -> tuple[SeatCharge, ...]:
-        if principal.kind not in (Kind.USER, Kind.JOB):
-            return ()
+        tenant = self._policies.tenants.get(principal.tenant) if principal.kind in _PROVED else None
         credential = credential_rules(self._policies, principal)
-        tenant = self._policies.tenants.get(principal.tenant)
         limits = ((principal.name, credential), (key_name(tenant=principal.tenant), tenant))
         return tuple(
             SeatCharge(holder, rules.concurrency) for holder, rules in limits if rules and rules.concurrency is not None
         )
 
-    def _share(self, principal: Principal, cls: Class, cost: RequestUnits) -> ShareCharge | None:
-        if principal.kind not in _FORWARDED:
+    def _share(
+        self, principal: Principal, cls: Class, cost: RequestUnits, own: dict[str, Effective]
+    ) -> ShareCharge | None:
+        """Return the step on the backstop; equal ones are one object, so that a kernel may remember by identity."""
+        if principal.kind is Kind.REJECTED:
             return None
         rules = self._policies.tenants.get(principal.tenant)
         if principal.tenant == ANONYMOUS:
@@ -132,37 +153,46 @@ class Planner:
             weight, listed = rules.weight, True
         else:
             weight, listed = 1.0, False
-        rate_us, burst = own_cap(self._policies, principal)
-        return ShareCharge(principal.tenant, weight, listed, cost, cls, rate_us, burst)
+        rate_us, burst = own_cap(self._policies, principal, own["key"], own.get("tenant"))
+        share = ShareCharge(principal.tenant, weight, listed, cost, cls, rate_us, burst)
+        return self._shares.setdefault(share, share)
 
 
-_LEVEL = Rank(low=False, reserve=0.0, floor=0.0)
+class _Limit(NamedTuple):
+    """One rate limit of a request on its way to a charge."""
+
+    name: str
+    bucket: str
+    effective: Effective
+    overflow: str
+    standing: Rank
+    exemption: str = ""
 
 
-def _charge(
-    limit: str,
-    bucket: str,
-    quota: Quota,
-    cost: RequestUnits,
-    cls: Class,
-    standing: Rank = _LEVEL,
-    effective: Effective | None = None,
-    overflow: str = "",
-) -> Charge:
-    """Build a charge. Named policies have no reserve or floor: those are of key, tenant and share buckets."""
+def _exempted(limit: _Limit, exemptions: tuple[Exemption, ...]) -> _Limit:
+    quota, exemption = raised(limit.name, limit.effective.quota, exemptions)
+    if exemption is None:
+        return limit
+    bucket = limit.bucket + bucket_suffix(limit.name, exemption)
+    effective = Effective(quota, limit.effective.mode, f"exemption {exemption.name}", limit.effective.pinned)
+    return limit._replace(bucket=bucket, effective=effective, exemption=exemption.name)
+
+
+def _charge(limit: _Limit, cost: RequestUnits, cls: Class) -> Charge:
+    quota = limit.effective.quota
     return Charge(
-        limit=limit,
-        bucket=bucket,
+        limit=limit.name,
+        bucket=limit.bucket,
         rate_us=quota.rate.per_us,
         burst=quota.burst,
         cost=cost,
         cls=cls,
-        reserve=standing.reserve * quota.burst,
-        floor=standing.floor,
-        pinned=effective is not None and effective.pinned,
+        reserve=limit.standing.reserve * quota.burst,
+        floor=limit.standing.floor,
+        pinned=limit.effective.pinned,
         rate=quota.rate,
-        low=standing.low,
-        overflow=overflow,
+        low=limit.standing.low,
+        overflow=limit.overflow,
     )
 
 
@@ -172,6 +202,8 @@ _OUTRANKS = {"share": 0, "class": 1}
 
 def _named(refused: tuple[Refusal, ...]) -> Refusal:
     """Return the refusal to name: the longest wait among own limits, or the first in rank of the others."""
+    if len(refused) == 1:
+        return refused[0]
     own = [refusal for refusal in refused if reason_of(refusal.limit) in OWN_LIMITS]
     if not own:
         return min(refused, key=lambda refusal: _OUTRANKS.get(refusal.limit, 2))

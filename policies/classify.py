@@ -14,13 +14,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from policies.cost import UNMATCHED
+from policies.cost import UNMATCHED, route_name
 from policies.errors import PolicyError
 from policies.policy import Characteristic, Mode, Policy, PolicySet, Route
 from policies.rank import lowest
 from policies.request import Class, Kind, Principal, key_name
 
-__all__ = ["Classifier", "applicable", "bucket_of", "path_pattern"]
+__all__ = ["Classifier", "applicable", "bounded", "bucket_of", "path_pattern"]
 
 #: A route table: the alternation of its patterns, and the route of each group of it.
 _Table = tuple[re.Pattern[str], tuple[int, ...]]
@@ -88,7 +88,7 @@ class Classifier:
 
 def applicable(policies: PolicySet, principal: Principal, cls: Class, route: int, method: str) -> tuple[Policy, ...]:
     """Return the named policies of a request that are not off, in the order they are configured."""
-    name = "" if route == UNMATCHED else policies.routes[route].name
+    name = route_name(policies, route)
     return tuple(
         policy
         for policy in policies.policies
@@ -115,7 +115,7 @@ def bucket_of(policies: PolicySet, policy: Policy, principal: Principal, cls: Cl
         Characteristic.TENANT: principal.tenant,
         Characteristic.CREDENTIAL: principal.credential,
         Characteristic.PROJECT: principal.credential,
-        Characteristic.ROUTE: "" if route == UNMATCHED else policies.routes[route].name,
+        Characteristic.ROUTE: route_name(policies, route),
         Characteristic.CLASS: cls.label,
     }
     wanted = set(policy.key)
@@ -125,3 +125,14 @@ def bucket_of(policies: PolicySet, policy: Policy, principal: Principal, cls: Cl
         characteristic.value: values[characteristic] for characteristic in Characteristic if characteristic in wanted
     }
     return key_name(limit=policy.name, **named)
+
+
+def bounded(policies: PolicySet, policy: Policy, principal: Principal) -> bool:
+    """Return whether the bucket of a named policy is one of as many as the configuration has, whatever callers send."""
+    tenant = policies.tenants.get(principal.tenant)
+    unbounded = {Characteristic.ADDRESS, Characteristic.PROJECT}
+    if tenant is None:
+        unbounded |= {Characteristic.TENANT, Characteristic.CREDENTIAL}
+    elif principal.credential not in tenant.credentials:
+        unbounded.add(Characteristic.CREDENTIAL)
+    return unbounded.isdisjoint(policy.key)

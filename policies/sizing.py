@@ -69,19 +69,25 @@ def _sized(policies: PolicySet, *, pinned: bool) -> Effective:
     return Effective(policies.sizing.initial, Mode.SHADOW, "initial", pinned=pinned)
 
 
-def own_cap(policies: PolicySet, principal: Principal) -> tuple[float, RequestUnits]:
+def own_cap(
+    policies: PolicySet, principal: Principal, key: Effective, tenant: Effective | None
+) -> tuple[float, RequestUnits]:
     """Return the rate (units per microsecond) and burst that the tenant's own limits let through, all keys together.
 
-    It caps the demand that a tenant is credited with when the backstop is shared out. It is the tenant's quota or the
-    sum of its keys' quotas, whichever has the lower rate. A key that is not enforced bounds nothing.
+    `key` and `tenant` are what is in force for this principal. It caps the demand that a tenant is credited with when
+    the backstop is shared out: the tenant's quota or the sum of its keys' quotas, whichever has the lower rate. A key
+    that is not enforced bounds nothing, so with one of those only the tenant's quota does.
     """
     caps = [(math.inf, math.inf)]
-    tenant = effective_tenant(policies, principal)
     if tenant is not None and tenant.mode is Mode.ENFORCE:
         caps.append((tenant.quota.rate.per_us, tenant.quota.burst))
     rules = policies.tenants.get(principal.tenant)
     if rules is not None and credential_rules(policies, principal) is not None:
-        quotas = [credential.quota for credential in rules.credentials.values() if credential.quota is not None]
+        quotas = [
+            key.quota if credential.id == principal.credential else credential.quota
+            for credential in rules.credentials.values()
+            if credential.quota is not None
+        ]
         if len(quotas) == len(rules.credentials):
             caps.append((sum(quota.rate.per_us for quota in quotas), sum(quota.burst for quota in quotas)))
     return min(caps)

@@ -58,12 +58,15 @@ class ShareRefusal(Protocol):
 class Backstop(Protocol):
     """What the service can serve, and for whom: `fairshare.Shares`, or one plain bucket."""
 
+    #: Whether the last take was over the tenant's fair share.
+    over: bool
+
     def take(self, ask: ShareCharge, now: Micros) -> ShareRefusal | None:
         """Take the ask and return None, or take nothing and say why."""
         ...
 
-    def give_back(self, ask: ShareCharge, now: Micros) -> None:
-        """Undo a take."""
+    def give_back(self, ask: ShareCharge, now: Micros, *, over: bool = False) -> None:
+        """Undo a take, which was `over` the share or not."""
         ...
 
     def tick(self, now: Micros) -> None:
@@ -71,13 +74,9 @@ class Backstop(Protocol):
         ...
 
     def rebuild(
-        self,
-        rate_us: float,
-        burst: RequestUnits,
-        classes: tuple[ClassRule, ...],
-        unlisted_weight: float,
-        now: Micros,
-    ) -> None:
+        self, rate_us: float, burst: RequestUnits, classes: tuple[ClassRule, ...], unlisted_weight: float, now: Micros,
+        max_unlisted: int,
+    ) -> None:  # fmt: skip
         """Go on under a new configuration."""
         ...
 
@@ -94,8 +93,9 @@ class MemoryStore:
 
     def __init__(self, policies: PolicySet, max_keys: int, now: Micros, backstop: Backstop | None = None) -> None:
         self._backstop: Backstop = backstop or PlainBackstop(
-            policies.backstop.rate.per_us, policies.backstop.burst, policies.classes, policies.unlisted_weight, now
-        )
+            policies.backstop.rate.per_us, policies.backstop.burst, policies.classes, policies.unlisted_weight, now,
+            policies.max_unlisted_tenants,
+        )  # fmt: skip
         self._max_keys = max_keys
         self._buckets: dict[str, Bucket] = {}
         self._overflow: dict[str, Bucket] = {}
@@ -125,10 +125,12 @@ class MemoryStore:
         refused = self._ask(plan, now, found, levels, tokens)
         if refused:
             return Reading(tuple(refused), tuple(tokens))
+        over = False
         if plan.share is not None:
             share = self._backstop.take(plan.share, now)
             if share is not None:
                 return Reading((Refusal(share.limit, share.wait_us),), tuple(tokens), (), share.beyond_own)
+            over = self._backstop.over
         for index, charge in enumerate(plan.own):
             bucket = found[index]
             if charge.low and now < bucket.low_until:
@@ -141,7 +143,7 @@ class MemoryStore:
         seats = self._seats
         for seat in plan.seats:
             seats[seat.holder] = seats.get(seat.holder, 0) + 1
-        return Reading((), tuple(tokens), self._shadow(plan, now) if plan.shadow else ())
+        return Reading((), tuple(tokens), self._shadow(plan, now) if plan.shadow else (), False, over)
 
     def _ask(
         self,
@@ -217,7 +219,7 @@ class MemoryStore:
                 if charge.limit not in refused:
                     self._undo(charge, now)
         if plan.share is not None:
-            self._backstop.give_back(plan.share, now)
+            self._backstop.give_back(plan.share, now, over=reading is not None and reading.share_over)
 
     def _undo(self, charge: Charge, now: Micros) -> None:
         bucket = self._buckets.get(charge.bucket)
@@ -247,8 +249,9 @@ class MemoryStore:
         """Go on under new policies: refills nothing, forgets nothing."""
         self._changed_at = now
         self._backstop.rebuild(
-            policies.backstop.rate.per_us, policies.backstop.burst, policies.classes, policies.unlisted_weight, now
-        )
+            policies.backstop.rate.per_us, policies.backstop.burst, policies.classes, policies.unlisted_weight, now,
+            policies.max_unlisted_tenants,
+        )  # fmt: skip
 
     def _bucket(self, charge: Charge, now: Micros) -> Bucket:
         """Return the bucket of a charge with the charge's rate and burst, made if need be."""

@@ -45,12 +45,15 @@ class _Step(NamedTuple):
 class PlainBackstop:
     """One bucket for all tenants; made and called as `fairshare.Shares` is, ignoring classes and weights."""
 
-    __slots__ = ("_bucket",)
+    __slots__ = ("_bucket", "over")
 
     def __init__(
-        self, rate_us: float, burst: RequestUnits, classes: Sequence[object], unlisted_weight: float, now: Micros
-    ) -> None:
+        self, rate_us: float, burst: RequestUnits, classes: Sequence[object], unlisted_weight: float, now: Micros,
+        max_unlisted: int = 0,
+    ) -> None:  # fmt: skip
         self._bucket = gcra.Bucket(rate_us, burst, now)
+        #: Whether the last take was over the tenant's share. Without shares nothing is.
+        self.over = False
 
     def take(self, ask: Costed, now: Micros) -> PlainRefusal | None:
         """Take the cost and return None, or take nothing and say when it could be taken."""
@@ -63,7 +66,7 @@ class PlainBackstop:
         bucket.stamp = max(bucket.stamp, now)
         return None
 
-    def give_back(self, ask: Costed, now: Micros) -> None:
+    def give_back(self, ask: Costed, now: Micros, *, over: bool = False) -> None:
         """Undo a take."""
         gcra.give_back(self._bucket, _Step(ask.cost), now)
 
@@ -71,7 +74,8 @@ class PlainBackstop:
         """Nothing is shared out, so nothing has to be worked out."""
 
     def rebuild(
-        self, rate_us: float, burst: RequestUnits, classes: Sequence[object], unlisted_weight: float, now: Micros
-    ) -> None:
+        self, rate_us: float, burst: RequestUnits, classes: Sequence[object], unlisted_weight: float, now: Micros,
+        max_unlisted: int = 0,
+    ) -> None:  # fmt: skip
         """Go on under a new configuration; refills nothing and forgets nothing."""
         gcra.resize(self._bucket, rate_us, burst, now)
