@@ -4,7 +4,7 @@ JSON, one object a line. `event` says which of four it is:
 
 - `request`: one request. `ts` (RFC 3339, UTC, when it ended), `id`, `tenant`, `credential`, `identity`, `class`,
   `address`, `method`, `path` (canonical, without query, its first 256 characters), `route`, `cost` (request units),
-  `outcome`, `status` (0: nothing was answered), `limit` (the limit that refused, or why it was rejected, else null),
+  `outcome`, `status` (0: nothing was answered), `limit` (the limit that refused, or why it was rejected; else null),
   `refused` (all limits that refused), `wait_ms` (until `limit` could admit; -1 never; null if nothing refused), `mode`
   (shadow: the refusal was not enforced), `shadow` (limits in shadow that would have refused), `exemption`,
   `duration_ms`, `upstream_ms`, `sample` (the part of its kind that is logged; 1.0 is all).
@@ -65,7 +65,7 @@ def clip(text: str, length: int) -> str:
 
 
 def what_of(decision: Decision) -> str | None:
-    """Return the limit that refused (or would have), or the code of the rejection."""
+    """Return the limit that refused or the code of the rejection; in shadow, those that would have."""
     if decision.outcome is Outcome.REFUSED:
         return decision.limit
     if decision.outcome is Outcome.REJECTED:
@@ -76,7 +76,7 @@ def what_of(decision: Decision) -> str | None:
     if verdict.refusal is not None:
         return verdict.refusal.limit
     shadow = verdict.reading.shadow_refused
-    return shadow[0].limit if shadow else None
+    return shadow[0].limit if shadow else decision.notes.get("rejected")
 
 
 def event_line(event: str, ts: Micros, members: Mapping[str, object]) -> bytes:

@@ -101,7 +101,7 @@ class Telemetry:
             cells[code] += 1
         except KeyError:
             cells[code] = 1
-        if decision.decide_ns:
+        if verdict is not None:
             self._decision_time.observe(decision.decide_ns)
         if decision.upstream_us:
             self._upstream_time.observe(decision.upstream_us)
@@ -177,8 +177,8 @@ class Telemetry:
         return self._codebook.code(Tally.UPSTREAM_ERROR, decision.cls), tenant
 
     def _asides(self, decision: Decision, tenant: str, now: Micros) -> bool:
-        """Count what is counted beside a request. Return whether a limit in shadow would have refused it."""
-        shadow = False
+        """Count what is counted beside a request. Return whether it was let through only by shadow."""
+        shadow = "rejected" in decision.notes
         verdict = decision.verdict
         if verdict is not None:
             for refused in verdict.reading.shadow_refused:

@@ -1,0 +1,121 @@
+"""The read side of the admin API: health, metrics, fairness, limits, one tenant.
+
+Rules
+1. Figures come from `telemetry.tenants` as they are; this module only writes them.
+2. Stored series (`from`, `to`) belong to history; until there is one they are answered 501, never with other figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gateway.admin.answers import json_answer, json_list, problem_answer
+from gateway.admin.health import Health
+from gateway.admin.limits import credential_rows, key_rows, policy_rows, quota_members, tenant_row
+from gateway.admin.paging import page
+from gateway.clock import Clock
+from gateway.telemetry import Telemetry
+from gateway.telemetry.figures import Figures
+from gateway.telemetry.windows import WINDOWS
+from policies.policy import PolicySet
+
+__all__ = ["Api"]
+
+
+class Api:
+    """Endpoints over what telemetry knows and what `policies` returns now."""
+
+    def __init__(self, telemetry: Telemetry, health: Health, policies: Callable[[], PolicySet], clock: Clock) -> None:
+        self._telemetry = telemetry
+        self._health = health
+        self._policies = policies
+        self._clock = clock
+
+    async def live(self, request: Request) -> Response:
+        """`GET /livez`: 200, or 503 if this process should be restarted."""
+        return _health(self._health.live())
+
+    async def ready(self, request: Request) -> Response:
+        """`GET /readyz`: 200, or 503 if new requests should go elsewhere."""
+        return _health(self._health.ready())
+
+    def metrics(self, request: Request) -> Response:
+        """`GET /metrics`, in the form that Accept asks for."""
+        body, media_type = self._telemetry.metrics.render(request.headers.get("accept", ""))
+        return Response(body, 200, {"cache-control": "no-store", "content-type": media_type})
+
+    def fairness(self, request: Request) -> Response:
+        """`GET /api/fairness?window=&sort=&limit=&cursor=`."""
+        query = request.query_params
+        if missing := _needs_history(request):
+            return missing
+        window = query.get("window", "5m")
+        if window not in WINDOWS:
+            raise HTTPException(400, f"window is one of {', '.join(WINDOWS)}")
+        report = self._telemetry.tenants.report(window, self._clock.now())
+        rows, cursor = page(report.tenants, query)
+        contended = self._telemetry.gauges.backstop_contended
+        members: dict[str, object] = {
+            "window": window,
+            "aggregate": report.aggregate.as_members(),
+            "worst": report.worst_members(),
+            "contended": bool(contended and contended()),
+        }
+        if cursor is not None:
+            members["cursor"] = cursor
+        return json_list(members, "tenants", (row.as_row() for row in rows))
+
+    def limits(self, request: Request) -> Response:
+        """`GET /api/limits`."""
+        policies = self._policies()
+        members = {
+            "mode": policies.mode.value,
+            "backstop": quota_members(policies.backstop),
+            "policies": list(policy_rows(policies)),
+            "tenants": [tenant_row(policies, tenant) for tenant in policies.tenants.values()],
+        }
+        return json_list(members, "keys", key_rows(policies))
+
+    def tenant(self, request: Request) -> Response:
+        """`GET /api/tenants/{id}`; 404 for one that is neither listed nor counted."""
+        if missing := _needs_history(request):
+            return missing
+        name = request.path_params["id"]
+        policies = self._policies()
+        listed = policies.tenants.get(name)
+        windows = self._telemetry.tenants.tenant(name, self._clock.now())
+        if listed is None and not any(row.offered or row.rejected for row in windows.values()):
+            raise HTTPException(404)
+        return json_answer(
+            {
+                "tenant": name,
+                "listed": listed is not None,
+                "limits": None if listed is None else tenant_row(policies, listed),
+                "credentials": [] if listed is None else list(credential_rows(policies, listed)),
+                "windows": {window: _detail(row) for window, row in windows.items()},
+                "history": None,
+            }
+        )
+
+
+def _health(members: dict[str, object]) -> Response:
+    return json_answer(members, 200 if members["status"] == "ok" else 503)
+
+
+def _detail(row: Figures) -> dict[str, object]:
+    """Return what is shown of one tenant: its row, and what the row leaves out."""
+    return {name: value for name, value in row.as_row().items() if name != "tenant"} | {
+        "rejected": row.rejected,
+        "shadow": row.shadow,
+    }
+
+
+def _needs_history(request: Request) -> Response | None:
+    if "from" not in request.query_params and "to" not in request.query_params:
+        return None
+    detail = "Stored series (from, to) come with the history, which this version does not keep yet; ask for a window."
+    return problem_answer(request, 501, detail=detail)

@@ -1,0 +1,110 @@
+"""Whether this process lives, and whether it should be sent requests.
+
+Rules
+1. Alive means that the data plane's loop turns: `beat` is called from it every tick. Nothing outside this process makes
+   it dead, or an upstream's outage would restart every gateway.
+2. Ready means that new requests are welcome: started, not draining, and able to decide. A lost store with a posture
+   that still admits, and a failing canary, are warnings.
+3. Whatever is off or in shadow is listed, so that nobody takes a limit for granted that does not hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from gateway.clock import Clock
+from gateway.config import Settings
+from gateway.telemetry import Telemetry
+from policies.policy import Mode, PolicySet
+from policies.units import SECOND, Micros
+
+__all__ = ["STALLED", "Health"]
+
+#: A loop that has not turned for so long is taken for dead.
+STALLED: Micros = 30 * SECOND
+
+
+class Health:
+    """What `/livez` and `/readyz` say. Attributes are set from the data plane's thread, read from the admin's."""
+
+    def __init__(
+        self, settings: Settings, policies: PolicySet, telemetry: Telemetry, clock: Clock, warnings: Iterable[str] = ()
+    ) -> None:
+        #: Set when serving has begun.
+        self.started = False
+        #: Set at SIGTERM.
+        self.draining = False
+        #: More sources of warnings: each is asked at every look.
+        self.sources: list[Callable[[], Iterable[str]]] = [telemetry.warnings]
+        self._clock = clock
+        self._gauges = telemetry.gauges
+        self._beat: Micros | None = None
+        self.reload(settings, policies, warnings)
+
+    def reload(self, settings: Settings, policies: PolicySet, warnings: Iterable[str] = ()) -> None:
+        """Look at another configuration from now on."""
+        self._closed = settings.store.posture == "closed"
+        self._configured = tuple(warnings)
+        self._off = [policy.name for policy in policies.policies if policy.mode is Mode.OFF]
+        self._shadow = list(_in_shadow(policies))
+
+    def beat(self, now: Micros) -> None:
+        """Note that the data plane's loop turns."""
+        self._beat = now
+
+    def live(self) -> dict[str, object]:
+        """Return the members of `/livez`; its `status` is `ok` or `failing`."""
+        return _report([("loop", self._stalled())], [])
+
+    def ready(self) -> dict[str, object]:
+        """Return the members of `/readyz`."""
+        checks = [
+            ("loop", self._stalled()),
+            ("started", "" if self.started else "serving has not begun"),
+            ("draining", "shutting down: send new requests elsewhere" if self.draining else ""),
+            ("store", self._store_lost() if self._closed else ""),
+        ]
+        return _report(checks, list(self.warnings())) | {"off": self._off, "shadow": self._shadow}
+
+    def warnings(self) -> Iterator[str]:
+        """Yield what an operator should know, one sentence each."""
+        yield from self._configured
+        yield from (f"policy {name} is off: it limits nobody" for name in self._off)
+        if not self._closed and (lost := self._store_lost()):
+            yield lost
+        canaries = {} if self._gauges.canary_ok is None else self._gauges.canary_ok()
+        yield from (f"the canary {name} does not find what it expects" for name, ok in canaries.items() if not ok)
+        for source in self.sources:
+            yield from source()
+
+    def _stalled(self) -> str:
+        beat = self._beat
+        if beat is None or self._clock.now() - beat < STALLED:
+            return ""
+        return f"the data plane has not turned for {(self._clock.now() - beat) // SECOND} s"
+
+    def _store_lost(self) -> str:
+        up = self._gauges.store_up
+        return "" if up is None or up() else "the store does not answer: its posture decides"
+
+
+def _report(checks: list[tuple[str, str]], warnings: list[str]) -> dict[str, object]:
+    failing = any(fault for _, fault in checks)
+    return {
+        "status": "failing" if failing else "ok",
+        "checks": [{"name": name, "ok": not fault, "detail": fault} for name, fault in checks],
+        "warnings": warnings,
+    }
+
+
+def _in_shadow(policies: PolicySet) -> Iterator[str]:
+    if policies.mode is not Mode.ENFORCE:
+        yield "server: every limit is decided and counted, none is enforced"
+    for policy in policies.policies:
+        if policy.mode is Mode.SHADOW:
+            yield f"policy {policy.name}"
+        elif policy.mode is Mode.ENFORCE and policy.percent < 100:
+            yield f"policy {policy.name}, for {100 - policy.percent:g} % of its keys"
+    sized = sum(one.quota is None for tenant in policies.tenants.values() for one in tenant.credentials.values())
+    if sized:
+        yield f"the sized quotas of {sized} credentials, until they are learnt"
