@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil
 from typing import Any, TypeAlias
 from urllib.parse import quote
@@ -26,7 +27,7 @@ from policies.request import Kind
 from policies.units import SECOND, Micros, Rate
 from policies.verdict import Reason, Verdict, reason_of
 
-__all__ = ["LONGEST_HINT", "TYPES", "Fields", "Members", "Wording", "pushback"]
+__all__ = ["LONGEST_HINT", "TYPES", "Fields", "Members", "Wording", "encoded", "pushback"]
 
 Fields: TypeAlias = list[tuple[bytes, bytes]]
 Members: TypeAlias = dict[str, Any]
@@ -203,6 +204,12 @@ class Wording:
         return told
 
 
+@lru_cache(maxsize=4096)
+def encoded(name: str) -> bytes:
+    """Return an id as header fields carry it: percent-encoded outside `[A-Za-z0-9._~-]`."""
+    return quote(name, safe="").encode("ascii")
+
+
 def pushback(refusal: Refusal, retry_us: Micros) -> int | None:
     """Return Retry-After in seconds, or None if waiting does not help. `retry_us` is the wait with its jitter."""
     if refusal.wait_us == NEVER:
@@ -236,7 +243,7 @@ def _reset(limit: _Limit, tokens: float, waits: dict[str, Micros]) -> int | None
 def _tell(plan: Plan) -> _Told:
     limits, policies = [], []
     for charge in plan.own:
-        opening = f'"{quote(charge.limit, safe="")}"'
+        opening = f'"{encoded(charge.limit).decode()}"'
         units, seconds = _window(_rate(charge))
         limits.append(_Limit(charge.limit, opening, units, charge.rate_us, charge.burst))
         policies.append(f"{opening};q={units};w={seconds}")

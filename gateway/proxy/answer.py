@@ -1,0 +1,100 @@
+"""An answer of our own, in bytes: what it says, in the form that its caller can read.
+
+Rules
+1. The members are the same in every form; only the form differs.
+2. Whatever a caller or an operator chose (a tenant's id, a policy's name) is data: escaped in HTML and Markdown.
+3. A HEAD request gets the fields of the answer it would have had, Content-Length included, and no body
+   (RFC 9110 section 9.3.2).
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+
+import orjson
+
+from gateway.proxy.accept import Form
+from gateway.proxy.call import Headers
+from policies.problem import Members
+
+__all__ = ["Answer", "Asked", "content"]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What of a request shapes an answer of our own: whether it was HEAD, its Accept and its Origin."""
+
+    head: bool = False
+    accept: bytes | None = None
+    origin: bytes | None = None
+
+
+@dataclass(slots=True)
+class Answer:
+    """A whole response. `headers` are complete but for Connection; `close` says that the connection ends with it."""
+
+    status: int
+    headers: Headers
+    body: bytes
+    close: bool = False
+
+    def wire(self) -> bytes:
+        """Return the response as HTTP/1.1 bytes, for a server that writes it in one piece."""
+        lines = [_STATUS_LINES[self.status]]
+        lines += [b"%b: %b\r\n" % field for field in self.headers]
+        lines.append(b"connection: close\r\n\r\n" if self.close else b"\r\n")
+        lines.append(self.body)
+        return b"".join(lines)
+
+
+_STATUS_LINES = {int(status): f"HTTP/1.1 {int(status)} {status.phrase}\r\n".encode("ascii") for status in HTTPStatus}
+
+
+def content(members: Members, form: Form) -> tuple[bytes, bytes]:
+    """Return the Content-Type and the body that says `members`."""
+    media_type, write = _FORMS[form]
+    return media_type, write(members)
+
+
+# Whatever Markdown, GitHub's autolinks included, could read as more than text.
+_MARKDOWN = re.compile(r"[\\`*_\[\]()<>&#|~!:@]|\.(?=\S)")
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _markdown(members: Members) -> bytes:
+    def escaped(value: object) -> str:
+        return _MARKDOWN.sub(r"\\\g<0>", _plain(value))
+
+    rest = "".join(f"- {escaped(name)}: {escaped(value)}\n" for name, value in members.items() if name not in _PROSE)
+    return f"# {members['status']} {escaped(members['title'])}\n\n{escaped(members['detail'])}\n\n{rest}".encode()
+
+
+def _html(members: Members) -> bytes:
+    def escaped(value: object) -> str:
+        return html.escape(_plain(value))
+
+    title = f"{members['status']} {escaped(members['title'])}"
+    rest = "".join(
+        f"<dt>{escaped(name)}</dt><dd>{escaped(value)}</dd>\n" for name, value in members.items() if name not in _PROSE
+    )
+    return (
+        f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{title}</title>\n'
+        f"<h1>{title}</h1>\n<p>{escaped(members['detail'])}</p>\n<dl>\n{rest}</dl>\n</html>\n"
+    ).encode()
+
+
+_PROSE = frozenset({"title", "status", "detail"})
+_FORMS: dict[Form, tuple[bytes, Callable[[Members], bytes]]] = {
+    Form.JSON: (b"application/problem+json", orjson.dumps),
+    Form.MARKDOWN: (b"text/markdown; charset=utf-8", _markdown),
+    Form.HTML: (b"text/html; charset=utf-8", _html),
+}

@@ -1,0 +1,339 @@
+"""One request through the house: the line from head in to settled, on every path.
+
+    head --parse--> facts --decide--> verdict --+-- refused or rejected --> answer of ours --> settled
+                                                +-- forward --> call --> response relayed --> settled
+
+Rules
+1. It knows no server. A *source* feeds it (`begin`, `body`, `body_end`, `caller_gone`, `caller_writable`) and it writes
+   to a *sink*; both are the same shell. Everything is synchronous, nothing here is a task.
+2. Whatever was decided is settled exactly once: by the end of the answer, by a failure, or by the caller leaving.
+3. Before the response head was passed on, a failure is a problem; after that it is a broken transfer, never a complete
+   one (RFC 9112 section 8).
+4. The charge is given back if and only if the request head was never written to an upstream.
+5. A body is never collected: it is asked for once there is somewhere to write it to, and held back while there is not.
+6. An answer of ours costs no request body: if one is still to come, the connection ends after the answer, unless what
+   is left is small enough to be read and thrown away.
+
+Ends: a relayed 5xx is `upstream_error`, any other relayed status `served`; the caller gone before the response head is
+`aborted`, after it as if the response had ended; a body that is too large is `rejected`.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Protocol
+
+from gateway.ports import Decision, Headers, Rejection
+from gateway.proxy.answer import Answer, Asked
+from gateway.proxy.call import Call
+from gateway.proxy.failure import Failure, FailureKind
+from gateway.proxy.front import Front
+from gateway.proxy.parse import Head, Parsed
+from gateway.proxy.target import stripped
+from policies.verdict import Outcome, Reason
+
+__all__ = ["DISCARDED", "Exchange", "Sink"]
+
+_LOG = logging.getLogger("evenhand")
+
+#: Octets of an unwanted request body that a server may read and throw away to keep the connection: a flight or two.
+DISCARDED = 64 * 1024
+
+# RFC 9110 section 9.2.2.
+_IDEMPOTENT = frozenset({b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"})
+
+_TOO_LARGE = Rejection(413, "content-too-large", "")
+_NOT_AS_ANNOUNCED = Rejection(400, "bad-framing", "The request body is not as long as announced.")
+_FAILED = Rejection(500, "internal-error", "")
+_FAILURES = {502: "bad-gateway", 503: "unavailable", 504: "gateway-timeout"}
+
+
+class Sink(Protocol):
+    """Where an exchange writes to. Either `answer`, or `start`, `data`..., and then `end` or `abort`."""
+
+    def answer(self, answer: Answer) -> None:
+        """Send a whole answer of ours."""
+        ...
+
+    def interim(self, status: int, headers: Headers) -> None:
+        """Send a 1xx response, if the server can."""
+        ...
+
+    def start(self, status: int, headers: Headers) -> None:
+        """Send a response head; Content-Length tells the framing, without it the server chooses one."""
+        ...
+
+    def data(self, chunk: bytes) -> None:
+        """Send the next octets of the body."""
+        ...
+
+    def end(self) -> None:
+        """Complete the response."""
+        ...
+
+    def abort(self) -> None:
+        """Break the connection, so that the caller can tell that the response is not complete."""
+        ...
+
+    def want_body(self, wanted: bool) -> None:
+        """Go on reading the request body, or hold it back. Not wanted until the first call."""
+        ...
+
+
+class Exchange:
+    """One request and its response; also the receiver of its upstream call."""
+
+    __slots__ = (
+        "_call",
+        "_decision",
+        "_ended",
+        "_front",
+        "_head",
+        "_over",
+        "_parsed",
+        "_received",
+        "_since",
+        "_sink",
+        "_status",
+    )
+
+    def __init__(self, front: Front, head: Head, sink: Sink) -> None:
+        self._front = front
+        self._head = head
+        self._sink = sink
+        self._parsed: Parsed | None = None
+        self._decision: Decision | None = None
+        self._call: Call | None = None
+        self._status = 0
+        self._received = 0
+        self._ended = False
+        self._over = False
+        self._since = 0
+
+    @property
+    def over(self) -> bool:
+        """True once the request is settled; nothing reaches the sink after that."""
+        return self._over
+
+    @property
+    def awaits_body(self) -> bool:
+        """True while octets of the request body are to come."""
+        return not self._over and self._parsed is not None and self._parsed.length != 0 and not self._ended
+
+    @property
+    def awaits_permission(self) -> bool:
+        """True if the caller waits for a 100 before it sends its body, which asking for the body would send."""
+        return self._parsed is not None and b"expect" in self._parsed.fields
+
+    # The source
+
+    def begin(self) -> None:
+        """Take the head through to its answer or its upstream call."""
+        try:
+            self._begin()
+        except Exception:  # noqa: BLE001 - logged, answered, counted
+            # A bug, or a store that broke its promise. One caller gets a problem, and the connection stays.
+            _LOG.exception("a request could not be handled")
+            self._give_up()
+
+    def body(self, chunk: bytes) -> None:
+        """Pass on octets of the request body, which `want_body` asked for."""
+        if self._over or self._call is None or self._parsed is None:
+            return
+        self._received += len(chunk)
+        announced = self._parsed.length
+        if announced is None:
+            if self._received > self._front.max_body:
+                self._reject(_TOO_LARGE)
+                return
+        elif self._received > announced:
+            self._reject(_NOT_AS_ANNOUNCED)
+            return
+        self._call.write(chunk)
+
+    def body_end(self) -> None:
+        """Note that the request body is complete."""
+        self._ended = True
+        if self._over or self._call is None or self._parsed is None:
+            return
+        if self._parsed.length not in (None, self._received):
+            self._reject(_NOT_AS_ANNOUNCED)
+        else:
+            self._call.finish()
+
+    def caller_gone(self) -> None:
+        """End the upstream call now: the caller left, or its server is stopping."""
+        if self._over:
+            return
+        if self._call is not None:
+            self._call.cancel()
+        self._settle(self._outcome() if self._status else Outcome.ABORTED, self._status)
+
+    def caller_writable(self, ready: bool) -> None:
+        """Hold the response back, or go on."""
+        if self._call is not None:
+            if ready:
+                self._call.resume()
+            else:
+                self._call.pause()
+
+    # The line
+
+    def _begin(self) -> None:
+        front, head = self._front, self._head
+        parsed = self._parsed = front.parser.parse(head)
+        front.notice(head.peer, parsed)
+        rejection, facts = parsed.rejection, parsed.facts
+        if facts is None or (rejection is not None and rejection.status == 400):
+            self._turn_away(rejection or _FAILED)
+            return
+        decision = self._decision = front.pipeline.decide(facts, head.headers, parsed.request_id)
+        if not decision.forward:
+            self._refuse(decision)
+        elif rejection is not None:
+            self._reject(rejection)
+        elif parsed.length is not None and parsed.length > front.max_body:
+            self._reject(_TOO_LARGE)
+        else:
+            self._forward(decision, parsed)
+
+    def _forward(self, decision: Decision, parsed: Parsed) -> None:
+        head = self._head
+        way = self._front.ways[decision.route]
+        target = stripped(parsed.target, way.strip) if way.strip else parsed.target
+        self._since = self._front.clock.now()
+        self._call = way.upstream.call(
+            head.method,
+            target,
+            way.fields.write(head, parsed, decision),
+            parsed.length,
+            self,
+            idempotent=head.method in _IDEMPOTENT,
+            host=parsed.host if way.preserve_host and parsed.host else None,
+            first_byte_timeout_us=way.first_byte_timeout_us,
+        )
+
+    def _refuse(self, decision: Decision) -> None:
+        """Answer a decision that does not go on: a limit refused, or the credential proved nothing."""
+        verdict, rejection = decision.verdict, decision.rejection
+        if rejection is None and verdict is not None and verdict.refusal is not None:
+            answer = self._front.refuser.refuse(decision, verdict, verdict.refusal, self._asked())
+            self._answer(answer)
+            self._settle(Outcome.REFUSED, answer.status)
+        else:
+            self._reject(rejection or _FAILED)
+
+    def _reject(self, rejection: Rejection) -> None:
+        """Answer a request that may not go on for a reason of its own; it may already be on its way."""
+        if self._call is not None:
+            self._call.cancel()
+        told = self._say(rejection)
+        self._settle(Outcome.UPSTREAM_ERROR if rejection.status == 508 else Outcome.REJECTED, told)
+
+    def _turn_away(self, rejection: Rejection) -> None:
+        """Answer a request of which nobody can tell what it asks, or from whom."""
+        parsed = self._parsed
+        self._say(rejection)
+        self._over = True
+        facts, request_id = (parsed.facts, parsed.request_id) if parsed else (None, self._front.new_id())
+        self._front.pipeline.reject(facts, rejection, request_id)
+
+    def _give_up(self) -> None:
+        if self._over:
+            return
+        if self._call is not None:
+            self._call.cancel()
+        told = self._say(_FAILED)
+        if self._decision is None:
+            self._over = True
+            self._front.pipeline.reject(self._parsed.facts if self._parsed else None, _FAILED, self._request_id())
+        else:
+            self._settle(Outcome.UPSTREAM_ERROR, told)
+
+    # The receiver of the upstream call
+
+    def on_sent(self) -> None:
+        """Keep the charge from here on; there is somewhere to write a body to."""
+        if self._decision is not None and self._parsed is not None:
+            self._decision.sent = True
+            if self._parsed.length != 0:
+                self._sink.want_body(True)
+
+    def on_interim(self, status: int, headers: Headers) -> None:
+        """Relay what says something about the response; a 100 was between us and the upstream."""
+        if status != 100:
+            self._sink.interim(status, self._front.responses.interim(headers))
+
+    def on_response(self, status: int, headers: Headers) -> None:
+        """Relay the response head, with the RateLimit fields of an admitted request."""
+        decision = self._decision
+        self._status = status
+        relayed = self._front.responses.write(status, headers)
+        if decision is not None:
+            decision.upstream_us = self._front.clock.now() - self._since
+            if decision.verdict is not None and not (300 <= status < 400 or status in (429, 503)):
+                relayed += self._front.told(decision.verdict, relayed)
+        self._sink.start(status, relayed)
+
+    def on_data(self, chunk: bytes) -> None:
+        """Relay octets of the response body."""
+        self._sink.data(chunk)
+
+    def on_done(self) -> None:
+        """Complete the response, though the request need not be complete."""
+        self._sink.end()
+        self._settle(self._outcome(), self._status)
+
+    def on_failed(self, failure: Failure) -> None:
+        """Tell the caller of the failure, or break off what it was already told."""
+        decision = self._decision
+        if failure.kind is FailureKind.CONNECTIONS and not self._status and decision and decision.verdict:
+            answer = self._front.refuser.no_connection(decision, decision.verdict, self._asked())
+            self._answer(answer)
+            self._settle(Outcome.REFUSED, answer.status, Reason.CONNECTIONS.value)
+            return
+        code = _FAILURES.get(failure.status, "bad-gateway")
+        told = self._say(Rejection(failure.status, code, failure.detail))
+        self._settle(Outcome.UPSTREAM_ERROR, told)
+
+    def on_writable(self, ready: bool) -> None:
+        """Hold the request body back while the upstream does not take it."""
+        if not self._ended:
+            self._sink.want_body(ready)
+
+    # Ends
+
+    def _outcome(self) -> Outcome:
+        return Outcome.UPSTREAM_ERROR if self._status >= 500 else Outcome.SERVED
+
+    def _settle(self, outcome: Outcome, status: int, limit: str = "") -> None:
+        self._over = True
+        if self._decision is not None:
+            self._front.pipeline.settle(self._decision, outcome, status, limit)
+
+    def _say(self, rejection: Rejection) -> int:
+        """Answer with a problem, or break off a response that has begun; return the status the caller was told."""
+        if self._status:
+            self._sink.abort()
+            return self._status
+        self._answer(self._front.refuser.reject(rejection, self._request_id(), self._asked()))
+        return rejection.status
+
+    def _answer(self, answer: Answer) -> None:
+        answer.close |= self._body_pending()
+        self._sink.answer(answer)
+
+    def _body_pending(self) -> bool:
+        """Return whether more request body may come than is worth reading to keep the connection."""
+        parsed = self._parsed
+        if parsed is None or self._ended or parsed.length == 0:
+            return False
+        # Who was promised a 100 may send its body after all, or the next request: nobody can tell which.
+        return parsed.length is None or parsed.length - self._received > DISCARDED or b"expect" in parsed.fields
+
+    def _request_id(self) -> str:
+        return self._parsed.request_id if self._parsed else self._front.new_id()
+
+    def _asked(self) -> Asked:
+        fields = self._parsed.fields if self._parsed else {}
+        return Asked(self._head.method == b"HEAD", fields.get(b"accept"), fields.get(b"origin"))

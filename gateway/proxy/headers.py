@@ -1,0 +1,178 @@
+"""What a request carries to an upstream, and a response to its caller (RFC 9110 section 7.6).
+
+Rules
+1. A message is an end-to-end part and a part of this hop. Hop-by-hop fields, and those that Connection names, end here,
+   in both directions.
+2. What the caller names goes first, what we add comes last: no Connection field can take one of ours away, and no copy
+   by the caller can stand beside it.
+3. A managed name is taken out with `-` and with `_`: gateways of the CGI kind fold both into one variable.
+4. Order and repetition of everything else are kept; a body is never decoded, so its fields stay true.
+5. Framing and Host are not written here: they belong to whoever writes to the socket.
+"""
+
+from __future__ import annotations
+
+from gateway.config.sections import UpstreamSection
+from gateway.identity.credentials import CREDENTIAL_FIELDS
+from gateway.ports import Decision, Headers
+from gateway.proxy.address import UNIX
+from gateway.proxy.dates import Dates
+from gateway.proxy.parse import Head, Parsed
+from policies.problem import encoded
+from policies.request import Kind
+
+__all__ = ["RequestFields", "ResponseFields"]
+
+# RFC 9110 section 7.6.1 and RFC 9113 section 3.2.1, with the de facto ones; their values concern this hop only.
+_HOP = frozenset(
+    {
+        b"connection",
+        b"http2-settings",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authentication-info",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    }
+)
+# Host and framing are the pool's to write; an expectation is met here.
+_OURS = frozenset({b"content-length", b"expect", b"host"})
+_MANAGED = frozenset(
+    {
+        b"evenhand-class",
+        b"evenhand-credential",
+        b"evenhand-refused",
+        b"evenhand-tenant",
+        b"via",
+        b"x-forwarded-for",
+        b"x-forwarded-host",
+        b"x-forwarded-proto",
+        b"x-request-id",
+    }
+)
+# Said by an edge about a caller; from anybody else they are the caller's own words about itself.
+_EDGE = frozenset(
+    {
+        b"forwarded",
+        b"x-forwarded-port",
+        b"x-forwarded-prefix",
+        b"x-forwarded-scheme",
+        b"x-forwarded-server",
+        b"x-forwarded-ssl",
+        b"x-forwarded-user",
+        b"x-real-ip",
+    }
+)
+_TRACE = frozenset({b"traceparent", b"tracestate"})
+
+# No Connection field may take away what tells where the message ends.
+_FRAMING = frozenset({b"content-length"})
+
+_SCHEMES = frozenset({b"http", b"https"})
+
+
+def _nominated(connection: bytes) -> frozenset[bytes]:
+    """Return the fields that a Connection field names, and their twins with `-`."""
+    return frozenset(name.strip(b" \t").lower().replace(b"_", b"-") for name in connection.split(b","))
+
+
+def _without(headers: Headers, drop: frozenset[bytes]) -> Headers:
+    return [
+        field
+        for field in headers
+        if field[0] not in drop and (b"_" not in field[0] or field[0].replace(b"_", b"-") not in drop)
+    ]
+
+
+class RequestFields:
+    """Writes the fields of requests to one upstream.
+
+    `pseudonym` is our name in Via.
+    """
+
+    __slots__ = ("_drop", "_pseudonym")
+
+    def __init__(self, upstream: UpstreamSection, pseudonym: bytes) -> None:
+        always = _HOP | _OURS | _MANAGED | (frozenset() if upstream.trace_headers else _TRACE)
+        credentials = frozenset() if upstream.forward_credential else CREDENTIAL_FIELDS
+        # Indexed by whether a credential was consumed, then by whether the peer is trusted.
+        self._drop = tuple((always | used | _EDGE, always | used) for used in (frozenset(), credentials))
+        self._pseudonym = pseudonym
+
+    def write(self, head: Head, parsed: Parsed, decision: Decision) -> Headers:
+        """Return the end-to-end fields of `head` with ours at the end."""
+        fields = parsed.fields
+        drop = self._drop[decision.consumed][parsed.trusted]
+        if b"connection" in fields:
+            drop |= _nominated(fields[b"connection"])
+        headers = _without(head.headers, drop)
+        hop = b"%b %b" % (head.version.encode("ascii"), self._pseudonym)
+        via = fields.get(b"via")
+        headers.append((b"via", hop if via is None else via + b", " + hop))
+        headers += _forwarded(head, parsed)
+        headers.append((b"x-request-id", decision.request_id.encode("ascii")))
+        principal = decision.principal
+        if principal.kind is not Kind.REJECTED:
+            headers.append((b"evenhand-tenant", encoded(principal.tenant)))
+            headers.append((b"evenhand-credential", encoded(principal.credential)))
+            headers.append((b"evenhand-class", encoded(decision.cls.label)))
+        return headers
+
+
+def _forwarded(head: Head, parsed: Parsed) -> Headers:
+    """Return X-Forwarded-*: continued from a trusted peer, begun anew from any other."""
+    peer = b"" if head.peer == UNIX else head.peer.encode("ascii", "replace")
+    host, scheme = parsed.host, head.scheme.encode("ascii")
+    if parsed.trusted:
+        fields = parsed.fields
+        peer = b", ".join(filter(None, (fields.get(b"x-forwarded-for"), peer)))
+        host = fields.get(b"x-forwarded-host", host)
+        given = fields.get(b"x-forwarded-proto", b"").lower()
+        scheme = given if given in _SCHEMES else scheme
+    headers: Headers = [(b"x-forwarded-for", peer)] if peer else []
+    if host:
+        headers.append((b"x-forwarded-host", host))
+    headers.append((b"x-forwarded-proto", scheme))
+    return headers
+
+
+class ResponseFields:
+    """Writes the fields of responses to callers.
+
+    `dates` adds a missing Date (RFC 9110 section 6.6.1); None where the server in front does.
+    """
+
+    __slots__ = ("_dates", "_via")
+
+    _DROP = _HOP | {b"evenhand-refused"}
+    _DROP_WITH_DATE = _DROP | {b"date", b"server"}
+
+    def __init__(self, pseudonym: bytes, dates: Dates | None) -> None:
+        self._dates = dates
+        self._via = b"1.1 " + pseudonym
+
+    def interim(self, headers: Headers) -> Headers:
+        """Return the end-to-end fields of a 1xx response, which carries no Date or Via of its own."""
+        return _without([(name.lower(), value) for name, value in headers], self._DROP)
+
+    def write(self, status: int, headers: Headers) -> Headers:
+        """Return the end-to-end fields of a response, names in lower case.
+
+        A 204 has no Content-Length (RFC 9110 section 8.6).
+        """
+        drop = self._DROP if self._dates else self._DROP_WITH_DATE
+        lowered = [(name.lower(), value) for name, value in headers]
+        nominated = [value for name, value in lowered if name == b"connection"]
+        if nominated:
+            drop |= _nominated(b",".join(nominated)) - _FRAMING
+        if status == 204:
+            drop |= {b"content-length"}
+        relayed = _without(lowered, drop)
+        relayed.append((b"via", self._via))
+        if self._dates and not any(name == b"date" for name, _ in relayed):
+            relayed.append((b"date", self._dates.now()))
+        return relayed

@@ -1,0 +1,239 @@
+"""Stage 1: from a request head, whichever server read it, to facts.
+
+Rules
+1. Facts are observed, never judged: who the caller is, and whether it may, comes later.
+2. A field counts once. Repeated fields are joined by commas (RFC 9110 section 5.3), so whatever must be single
+   (Host, Content-Length, Transfer-Encoding) is malformed when it was not.
+3. The framing of a body is taken from exactly one of Content-Length and `Transfer-Encoding: chunked`; anything else
+   is 400, never repaired (RFC 9112 section 6.3).
+4. What an edge may say (request id, addresses, scheme) is believed only of peers in `trusted_proxies`.
+5. Nothing here allocates by what a caller chose, beyond the head itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gateway.identity.credentials import Presented, extract
+from gateway.ports import Headers, Rejection
+from gateway.proxy.address import Addresses
+from gateway.proxy.ids import RequestIds, well_formed
+from gateway.proxy.target import canonical, decoded, origin_form
+from policies.request import RequestFacts
+
+__all__ = ["Head", "Parsed", "Parser"]
+
+
+@dataclass(slots=True)
+class Head:
+    """A request head as a server read it.
+
+    `target` is the raw request target. `headers` have lower-case names, and are complete before the body begins
+    (trailers are none of them). `peer` is the socket's address or `unix`; `version` is "1.1", "1.0", "2", "3". `ended`
+    says that no body follows, where a server knows it otherwise than by fields; `measured` that it kept the limits on
+    the size of heads.
+    """
+
+    method: bytes
+    target: bytes
+    headers: Headers
+    peer: str
+    scheme: str = "http"
+    version: str = "1.1"
+    ended: bool = False
+    measured: bool = False
+
+
+@dataclass(slots=True)
+class Parsed:
+    """What a head says. `rejection` is set where it may not go on; `facts` are None where it could not be read.
+
+    `target` is in origin-form; `length` that of the body, None for one whose end announces itself; `fields` are those
+    that the gateway reads, repeated ones joined; `host` is the authority asked for.
+    """
+
+    request_id: str
+    fields: dict[bytes, bytes]
+    trusted: bool
+    target: bytes = b""
+    host: bytes = b""
+    length: int | None = 0
+    facts: RequestFacts | None = None
+    rejection: Rejection | None = None
+
+
+#: The fields that the gateway reads, apart from credentials.
+_READ = frozenset(
+    {
+        b"accept",
+        b"access-control-request-method",
+        b"connection",
+        b"content-length",
+        b"evenhand-class",
+        b"expect",
+        b"forwarded",
+        b"host",
+        b"origin",
+        b"transfer-encoding",
+        b"upgrade",
+        b"via",
+        b"x-forwarded-for",
+        b"x-forwarded-host",
+        b"x-forwarded-proto",
+        b"x-request-id",
+    }
+)
+
+_HOST = re.compile(rb"(?:\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._~!$&'()*+;=%-]{1,255})(?::[0-9]{0,5})?")
+_LENGTH = re.compile(rb"[0-9]{1,18}")
+_METHOD = re.compile(rb"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,32}")
+_VERSIONS = frozenset({"1.0", "1.1", "2", "2.0", "3", "3.0"})
+
+_BAD_METHOD = Rejection(400, "bad-request", "The method is not a token.")
+_BAD_TARGET = Rejection(400, "bad-request", "The request target is neither a path nor an http address.")
+_BAD_HOST = Rejection(400, "bad-host", "")
+_BAD_LENGTH = Rejection(400, "bad-framing", "Content-Length is not one number of octets.")
+_TWO_FRAMINGS = Rejection(400, "bad-framing", "Content-Length and Transfer-Encoding exclude each other.")
+_BAD_CODING = Rejection(400, "bad-framing", "The only transfer coding that is read is chunked, in HTTP/1.1.")
+_AMBIGUOUS = Rejection(400, "ambiguous-path", "The path can be read in more than one way; send it in its plain form.")
+_METHOD_REFUSED = Rejection(405, "method-not-allowed", "")
+_LONG_TARGET = Rejection(414, "uri-too-long", "")
+_LARGE_HEAD = Rejection(431, "headers-too-large", "")
+_EXPECTATION = Rejection(417, "expectation-failed", "")
+_UPGRADE = Rejection(501, "upgrade-not-supported", "")
+_VERSION = Rejection(505, "version-not-supported", "")
+_LOOP = Rejection(508, "loop-detected", "")
+
+
+class Parser:
+    """Reads heads, as one configuration wants them.
+
+    `pseudonym` is our name in Via. `route` finds the route of a method and path, to tell whether an encoded slash makes
+    a difference; `rewritten` says that some route or upstream changes the beginning of paths.
+    """
+
+    __slots__ = ("_addresses", "_ids", "_max_bytes", "_max_headers", "_pseudonym", "_rewritten", "_route")
+
+    def __init__(
+        self,
+        addresses: Addresses,
+        ids: RequestIds,
+        route: Callable[[str, str], int],
+        *,
+        pseudonym: bytes,
+        rewritten: bool = False,
+        max_header_bytes: int = 32 * 1024,
+        max_headers: int = 100,
+    ) -> None:
+        self._addresses = addresses
+        self._ids = ids
+        self._route = route
+        self._pseudonym = re.compile(rb"(?:^|[\s,])" + re.escape(pseudonym) + rb"(?=[\s,]|$)", re.IGNORECASE)
+        self._rewritten = rewritten
+        self._max_bytes = max_header_bytes
+        self._max_headers = max_headers
+
+    def parse(self, head: Head) -> Parsed:
+        """Return what `head` says, with a rejection if it cannot be passed on."""
+        fields: dict[bytes, bytes] = {}
+        excess = None if head.measured else self._excess(head)
+        if excess is not None:
+            return Parsed(self._ids.new(), fields, trusted=False, rejection=excess)
+        for name, value in head.headers:
+            if name in _READ:
+                fields[name] = value if name not in fields else fields[name] + b", " + value
+        trusted = self._addresses.trusts(head.peer)
+        parsed = Parsed(self._request_id(fields, trusted=trusted), fields, trusted)
+        parsed.rejection = self._read(head, parsed) or self._unacceptable(head, fields)
+        return parsed
+
+    def _excess(self, head: Head) -> Rejection | None:
+        """Return why a head is too large: its lines, each with the octets that delimit it."""
+        if len(head.target) > self._max_bytes:
+            return _LONG_TARGET
+        size = len(head.target) + sum([len(name) + len(value) + 4 for name, value in head.headers])
+        return _LARGE_HEAD if size > self._max_bytes or len(head.headers) > self._max_headers else None
+
+    def _request_id(self, fields: dict[bytes, bytes], *, trusted: bool) -> str:
+        if trusted:
+            given = fields.get(b"x-request-id")
+            if given is not None and well_formed(given):
+                return given.decode("ascii")
+        return self._ids.new()
+
+    def _read(self, head: Head, parsed: Parsed) -> Rejection | None:
+        """Fill in `parsed` as far as the head can be read; return why it cannot be read further."""
+        fields = parsed.fields
+        if head.version not in _VERSIONS:
+            return _VERSION
+        if not _METHOD.fullmatch(head.method):
+            return _BAD_METHOD
+        if head.method == b"CONNECT":
+            return _METHOD_REFUSED
+        origin = origin_form(head.target)
+        if origin is None or (head.target == b"*" and head.method != b"OPTIONS"):
+            return _BAD_TARGET
+        parsed.target, authority = origin
+        path = "*" if parsed.target == b"*" else canonical(parsed.target, rewritten=self._rewritten)
+        method = head.method.decode("ascii")
+        if path is None or ("%2F" in path and self._route(method, path) != self._route(method, decoded(path))):
+            return _AMBIGUOUS
+        parsed.facts = self._facts(head, fields, method, path)
+        host = fields.get(b"host")
+        parsed.host = authority or host or b""
+        if (host is None and head.version != "1.0") or not _valid_host(host) or not _valid_host(authority):
+            return _BAD_HOST
+        return _frame(head, parsed)
+
+    def _facts(self, head: Head, fields: dict[bytes, bytes], method: str, path: str) -> RequestFacts:
+        asked = fields.get(b"evenhand-class")
+        return RequestFacts(
+            method,
+            path,
+            self._addresses.caller(head.peer, fields),
+            None if asked is None else asked.decode("latin-1"),
+            method == "OPTIONS"
+            and b"origin" in fields
+            and b"access-control-request-method" in fields
+            and extract(head.headers)[0] is Presented.NOTHING,
+        )
+
+    def _unacceptable(self, head: Head, fields: dict[bytes, bytes]) -> Rejection | None:
+        """Return why a head that could be read is not passed on all the same."""
+        if head.method == b"TRACE":
+            return _METHOD_REFUSED
+        via = fields.get(b"via")
+        if via is not None and self._pseudonym.search(via):
+            return _LOOP
+        expect = fields.get(b"expect")
+        if expect is not None and expect.lower() != b"100-continue":
+            return _EXPECTATION
+        upgrade = fields.get(b"upgrade")
+        if upgrade is not None and b"websocket" in upgrade.lower():
+            return _UPGRADE
+        return None
+
+
+def _valid_host(host: bytes | None) -> bool:
+    return host is None or _HOST.fullmatch(host) is not None
+
+
+def _frame(head: Head, parsed: Parsed) -> Rejection | None:
+    """Set the length of the body, or return why it is not certain."""
+    declared = parsed.fields.get(b"content-length")
+    coding = parsed.fields.get(b"transfer-encoding")
+    if coding is not None:
+        if declared is not None:
+            return _TWO_FRAMINGS
+        if coding.lower() != b"chunked" or head.version != "1.1":
+            return _BAD_CODING
+        parsed.length = None
+    elif declared is not None:
+        if not _LENGTH.fullmatch(declared):
+            return _BAD_LENGTH
+        parsed.length = int(declared)
+    elif head.version not in ("1.1", "1.0") and not head.ended:
+        parsed.length = None  # HTTP/2 and 3 end a body by a flag on the stream
+    return None

