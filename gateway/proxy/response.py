@@ -58,8 +58,9 @@ class Response:
         return self._left == _UNTIL_CLOSE
 
     def mute(self) -> None:
-        """Tell nobody any more."""
+        """Tell nobody any more. The parser knows us by our bound methods: let go of it, or only a collection would."""
         self._receiver = None
+        del self._parser
 
     def feed(self, data: bytes) -> None:
         """Take the next octets. Raises only what the receiver raised."""
@@ -71,7 +72,7 @@ class Response:
             self._parser.feed_data(data)
         except httptools.HttpParserCallbackError as error:
             raise error.__context__ or error from None
-        except httptools.HttpParserError as error:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self.keep = False
             self._fail(f"the upstream's response is not HTTP/1.1: {error}")
             return
