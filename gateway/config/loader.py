@@ -6,15 +6,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from gateway.clock import Clock
 from gateway.config.addresses import parse_listen
+from gateway.config.advice import advice
 from gateway.config.build import build_policies
 from gateway.config.document import Document, read_document
 from gateway.config.drafts import draft
+from gateway.config.pending import pending
 from gateway.config.places import Finding
 from gateway.config.rules import broken_rules
 from gateway.config.settings import Settings
 from gateway.errors import ConfigError, Fault
 from policies.policy import PolicySet
+from policies.units import Micros
 
 __all__ = ["LISTEN_VARIABLE", "Loaded", "load"]
 
@@ -31,8 +35,11 @@ class Loaded:
     warnings: tuple[Fault, ...] = ()
 
 
-def load(path: Path, environ: Mapping[str, str]) -> Loaded:
-    """Read and check `path`. Raises ConfigError with every fault there is."""
+def load(path: Path, environ: Mapping[str, str], now: Micros | None = None) -> Loaded:
+    """Read and check `path`. Raises ConfigError with every fault there is.
+
+    `now` is the wall-clock instant by which credentials and exemptions have ended.
+    """
     document = read_document(path, environ)
     faults = [*document.faults, *_listen_from(document, environ)]
     made = draft(document.tree)
@@ -41,7 +48,8 @@ def load(path: Path, environ: Mapping[str, str]) -> Loaded:
     if faults:
         raise ConfigError(tuple(dict.fromkeys(faults)))
     settings = made.settings()
-    return Loaded(settings, build_policies(settings), ())
+    told = [*pending(document.tree), *advice(settings, Clock().wall() if now is None else now)]
+    return Loaded(settings, build_policies(settings), tuple(_traced(document, told)))
 
 
 def _listen_from(document: Document, environ: Mapping[str, str]) -> Iterable[Fault]:

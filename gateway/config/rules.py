@@ -74,7 +74,7 @@ def _unique(document: Document) -> Iterator[Finding]:
         for place, name in walk(document.tree, pattern):
             if isinstance(name, str) and first.setdefault((place[:scope], name), place) != place:
                 there = document.spoken(first[place[:scope], name])
-                yield place, f"expected {pattern[-1]}s that differ, found {shown(name)} at {there} too"
+                yield place, f"expected {pattern[-1]}s that differ, found {shown(name)}, which is {there} too"
 
 
 def _one_owner(document: Document) -> Iterator[Finding]:

@@ -33,7 +33,9 @@ class Settings(Table):
     include: tuple[Text, ...] = option((), doc="Further files, as patterns relative to this one")
     server: ServerSection = Field(default_factory=ServerSection)
     upstream: UpstreamSection
-    upstreams: Annotated[Mapping[Id, UpstreamSection], AfterValidator(MappingProxyType)] = Field(default_factory=dict)
+    upstreams: Annotated[Mapping[Id, UpstreamSection], AfterValidator(MappingProxyType)] = Field(
+        default_factory=dict, description="Further upstreams, chosen by routes"
+    )
     backstop: BackstopSection
     store: StoreSection = Field(default_factory=StoreSection)
     classes: ClassesSection = Field(default_factory=ClassesSection)
@@ -42,7 +44,7 @@ class Settings(Table):
     refusal: RefusalSection = Field(default_factory=RefusalSection)
     websocket: WebsocketSection = Field(default_factory=WebsocketSection)
     telemetry: TelemetrySection = Field(default_factory=TelemetrySection)
-    tenants: tuple[TenantEntry, ...] = ()
-    routes: tuple[RouteEntry, ...] = ()
-    policies: tuple[PolicyEntry, ...] = ()
-    exemptions: tuple[ExemptionEntry, ...] = ()
+    tenants: tuple[TenantEntry, ...] = option((), doc="Customers that fairness is owed to")
+    routes: tuple[RouteEntry, ...] = option((), doc="Named sets of requests; the first match wins")
+    policies: tuple[PolicyEntry, ...] = option((), doc="Named limits besides the buckets that every key has")
+    exemptions: tuple[ExemptionEntry, ...] = option((), doc="Higher quotas that still count, each with an end")

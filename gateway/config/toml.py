@@ -36,14 +36,14 @@ def _parsed(octets: bytes, name: str) -> dict[str, Any]:
     try:
         return tomllib.loads(octets.removeprefix(b"\xef\xbb\xbf").decode())
     except UnicodeDecodeError as error:
-        raise _error(name, f"{_position(octets, error.start)}: expected UTF-8, found an octet that is none") from None
+        raise _error(name, f"{_position(octets, error.start)}: not TOML: an octet that is not UTF-8") from None
     except tomllib.TOMLDecodeError as error:
         found = _WHERE.fullmatch(str(error))
         what, line, column = found.groups() if found else (str(error), None, None)
         where = f"line {line}, column {column}" if line else _position(octets, len(octets))
-        raise _error(name, f"{where}: expected TOML, found this: {what[:1].lower()}{what[1:]}") from None
+        raise _error(name, f"{where}: not TOML: {what[:1].lower()}{what[1:]}") from None
     except (RecursionError, ValueError):
-        raise _error(name, f"{_position(octets, 0)}: expected TOML, found nesting or numbers beyond measure") from None
+        raise _error(name, f"{_position(octets, 0)}: not TOML: nesting or numbers beyond measure") from None
 
 
 def _position(octets: bytes, offset: int) -> str:

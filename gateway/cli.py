@@ -1,0 +1,207 @@
+"""The command `evenhand`.
+
+Rules
+1. Results go to stdout, everything else to stderr. An error is one sentence a line, never a traceback.
+2. Exit codes: 0 done; 2 a wrong configuration or command line; 1 anything else; 130 interrupted.
+3. A command imports what it needs when it runs: `check` starts no server, `--help` reads no configuration.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gateway.errors import ConfigError, GatewayError
+
+if TYPE_CHECKING:
+    from gateway.config import Loaded
+
+__all__ = ["DemoMode", "app", "main", "run"]
+
+PROGRAM = "evenhand"
+
+app = typer.Typer(
+    name=PROGRAM,
+    help="An API gateway in which one tenant's load is never another tenant's refusal.",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Config = Annotated[
+    Path,
+    typer.Option("-c", "--config", envvar="EVENHAND_CONFIG", metavar="FILE", help="The configuration."),
+]
+_DEFAULT = Path("gateway.toml")
+
+
+class DemoMode(StrEnum):
+    """What limits the demo: everything, or one bucket for all as elsewhere."""
+
+    EVENHAND = "evenhand"
+    SHARED_BUCKET = "shared-bucket"
+
+
+def main() -> None:
+    """Run the command line and leave with its exit code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command line `arguments` and return its exit code; whatever an operator can cause is one sentence."""
+    usage: Any = typer.BadParameter.__mro__[1]  # UsageError, wherever this version of typer keeps it
+    try:
+        code = typer.main.get_command(app).main(args=list(arguments), prog_name=PROGRAM, standalone_mode=False)
+        sys.stdout.flush()
+    except usage as error:
+        return _fail(f"{_sentence(error.format_message())} (evenhand --help lists what there is)", 2)
+    except GatewayError as error:
+        return _fail(str(error), 1)
+    except BrokenPipeError:
+        # The reader left, as in `evenhand schema | head`; what is still buffered has nowhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        return _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error), 1)
+    except KeyboardInterrupt:
+        return 130
+    return code if isinstance(code, int) else 0
+
+
+def _sentence(message: str) -> str:
+    return " ".join(message.split()).removesuffix(".")
+
+
+def _fail(message: str, code: int) -> int:
+    sys.stderr.write(f"{PROGRAM}: {message}\n")
+    return code
+
+
+def _load(path: Path) -> Loaded:
+    """Return the configuration of `path`, its warnings told; leave with 2 and every fault if it is wrong."""
+    from gateway.config import load  # noqa: PLC0415 - rule 3
+
+    try:
+        loaded = load(path, os.environ)
+    except ConfigError as error:
+        for fault in error.faults:
+            sys.stderr.write(f"{fault}\n" if fault.path == str(path) else f"{path}: {fault}\n")
+        raise typer.Exit(2) from None
+    for warning in loaded.warnings:
+        sys.stderr.write(f"{path}: warning: {warning}\n")
+    return loaded
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        try:
+            number = version(PROGRAM)
+        except PackageNotFoundError:  # run from a checkout that was never installed
+            number = "0+checkout"
+        sys.stdout.write(f"{PROGRAM} {number}\n")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    *,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and leave.")
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        sys.stdout.write(f"{context.get_help()}\n")
+
+
+@app.command()
+def serve(config: Config = _DEFAULT) -> int:
+    """Serve. SIGTERM drains and leaves."""
+    loaded = _load(config)
+    from gateway.serve import serve as serve_until_told  # noqa: PLC0415 - rule 3
+
+    return serve_until_told(loaded)
+
+
+@app.command()
+def check(config: Config = _DEFAULT) -> None:
+    """Validate the configuration: every error at once, and what deserves a second look."""
+    loaded = _load(config)
+    count = len(loaded.warnings)
+    noted = f", {count} warning{'' if count == 1 else 's'}" if count else ""
+    sys.stdout.write(f"{config}: ok{noted}\n")
+
+
+@app.command()
+def inventory(config: Config = _DEFAULT) -> None:
+    """List every limit that exists, and the routes without one."""
+    loaded = _load(config)
+    from gateway.config.inventory import inventory as listed  # noqa: PLC0415 - rule 3
+
+    sys.stdout.write(f"{listed(loaded)}\n")
+
+
+@app.command()
+def token(
+    tenant: Annotated[str, typer.Option("--tenant", metavar="T", help="Id of the tenant.")],
+    credential: Annotated[str, typer.Option("--id", metavar="NAME", help="Id of the credential.")] = "",
+    expires: Annotated[str, typer.Option("--expires", metavar="90d", help="When it ends, from now.")] = "",
+) -> None:
+    """Print a new personal access token, once, and the TOML to paste. Reads and writes no configuration."""
+    from gateway.config.values import parse_own_id, parse_wait  # noqa: PLC0415 - rule 3
+    from gateway.identity.pat import digest, mint  # noqa: PLC0415 - rule 3
+
+    made = mint()
+    kept = digest(made)
+    try:
+        tenant = parse_own_id(tenant)
+        name = parse_own_id(credential or f"pat-{kept.removeprefix('sha256:')[:8]}")
+        lasting = timedelta(microseconds=parse_wait(expires)) if expires else None
+    except ValueError as error:
+        raise GatewayError(str(error)) from None
+    lines = [
+        made,
+        "",
+        "# The token above is shown once. For gateway.toml, or a file that it includes:",
+        "[[tenants]]                # without these two lines, below the tenant's entry if it has one",
+        f"id = {_toml(tenant)}",
+        "[[tenants.credentials]]",
+        f"id = {_toml(name)}",
+        f"pat = {_toml(kept)}",
+    ]
+    if lasting is not None:
+        lines.append(f"expires = {datetime.now(UTC) + lasting:%Y-%m-%dT%H:%M:%SZ}")
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _toml(text: str) -> str:
+    """Write a string as TOML; JSON's escapes are a part of TOML's."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of gateway.toml, by which editors complete it."""
+    from gateway.config.schema import json_schema  # noqa: PLC0415 - rule 3
+
+    sys.stdout.write(json.dumps(json_schema(), indent=2) + "\n")
+
+
+@app.command()
+def demo(
+    seconds: Annotated[float, typer.Option("--seconds", min=1, max=86_400, metavar="N", help="How long.")] = 20.0,
+    mode: Annotated[DemoMode, typer.Option("--mode", help="What limits it.")] = DemoMode.EVENHAND,
+) -> int:
+    """Run an origin, a gateway, a dozen light tenants and one backfill; the live table shows who is served."""
+    from gateway.demo import run as run_demo  # noqa: PLC0415 - rule 3
+
+    return run_demo(seconds, mode.value) or 0

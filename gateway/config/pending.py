@@ -1,0 +1,74 @@
+"""Keys of gateway.toml whose feature is not there yet: parsed and checked like the others, and warned of, never silent.
+
+A key is warned of where a file sets it to something else than its default. With its feature, its row goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from gateway.config.kinds import Kind
+from gateway.config.places import Finding, Place, walk
+from gateway.config.settings import Settings
+from gateway.config.table import follow
+
+__all__ = ["pending"]
+
+_PENDING: tuple[Place, ...] = (
+    ("server", "workers"),
+    ("server", "tls_certificate"),
+    ("server", "tls_key"),
+    ("server", "max_header_bytes"),
+    ("server", "max_headers"),
+    ("server", "max_connections_per_address"),
+    ("server", "header_timeout"),
+    ("server", "body_timeout"),
+    ("store", "url"),
+    ("store", "namespace"),
+    ("store", "ca_file"),
+    ("store", "path"),
+    ("store", "posture"),
+    ("store", "safe_fraction"),
+    ("store", "deadline"),
+    ("store", "max_connections"),
+    ("sizing", "window"),
+    ("sizing", "peak_interval"),
+    ("sizing", "multiplier"),
+    ("sizing", "learn"),
+    ("sizing", "floor"),
+    ("sizing", "ceiling"),
+    ("sizing", "max_growth_per_day"),
+    ("sizing", "max_growth_per_month"),
+    ("sizing", "max_shrink_per_day"),
+    ("auth", "jwt", "*", "jwks_url"),
+    ("auth", "jwt", "*", "jwks_stale"),
+    ("auth", "jwt", "*", "allow_private"),
+    ("auth", "job", "*", "jwks_url"),
+    ("auth", "job", "*", "jwks_stale"),
+    ("auth", "job", "*", "allow_private"),
+    ("auth", "introspection"),
+    ("routes", "*", "posture"),
+    ("exemptions", "*"),
+    ("websocket", "origins"),
+    ("websocket", "max_per_tenant"),
+    ("websocket", "max_message"),
+    ("websocket", "idle_timeout"),
+    ("websocket", "max_lifetime"),
+)
+
+
+def pending(tree: dict[str, Any]) -> Iterator[Finding]:
+    """Yield a sentence for every key of `tree`, which is valid, that changes nothing yet."""
+    for pattern in _PENDING:
+        for place, value in walk(tree, pattern):
+            if not _is_default(place, value):
+                yield place, "is accepted, and has no effect yet"
+
+
+def _is_default(place: Place, value: object) -> bool:
+    _, field = follow(Settings, place)
+    kinds = [mark for mark in field.metadata if isinstance(mark, Kind)] if field else []
+    if field is None or not kinds:
+        return field is not None and list(field.get_default() or ()) == value
+    return bool(kinds[0].parse(value) == kinds[0].parse(field.get_default()))
