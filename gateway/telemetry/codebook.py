@@ -24,7 +24,10 @@ _ANY = "other"
 
 
 class Tally(IntEnum):
-    """How a request counts in the figures; a refusal is split by whose doing it was."""
+    """How a request counts in the figures; a refusal is split by whose doing it was.
+
+    In this order what is offered, and what is excused, are one slice each (`figures.py`).
+    """
 
     SERVED = 0
     UPSTREAM_ERROR = 1

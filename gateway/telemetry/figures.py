@@ -5,7 +5,8 @@ Rules (contract, section 7)
 2. success = served / offered. in_profile_success = served / (offered - refused by own limits - refused beyond what its
    own limits would have let through - aborted before a verdict): what others did to it.
 3. A ratio whose denominator is 0 is None, never 1.
-4. The aggregate leaves out the tenant `rejected`, and so do the worst and the lowest.
+4. The aggregate leaves out the tenant `rejected`, and so do the worst and the lowest. (Probes never come here: they are
+   answered by another listener.)
 5. The worst is the tenant with the lowest in_profile_success among those with at least 20 requests in its denominator;
    it is ranked by the point estimate, and the interval says how much to believe it. The lowest is the same of the raw
    success, among tenants with at least 20 offered.
@@ -14,7 +15,7 @@ Rules (contract, section 7)
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from gateway.telemetry.codebook import Codebook, Tally
@@ -27,6 +28,9 @@ __all__ = ["FLOOR", "Aggregate", "Figures", "Report", "figures", "interval", "ra
 FLOOR = 20
 #: Two-sided 95 %.
 _Z = 1.959_963_984_540_054
+#: Of sums by tally: what is offered, and what of it is no part of the in-profile denominator.
+_OFFERED = slice(Tally.SERVED, Tally.REJECTED)
+_EXCUSED = slice(Tally.ABORTED_EARLY, Tally.OVER)
 
 
 def ratio(part: int, whole: int) -> float | None:
@@ -111,28 +115,34 @@ class Figures:
 
 def figures(tenant: str, cells: Cells, codebook: Codebook) -> Figures:
     """Add up the counts of one tenant."""
-    tallies, limits = codebook.tallies, codebook.limits
-    sums = [0] * len(Tally)
+    sums = _sums(cells, codebook)
     refused: dict[str, int] = {}
     shadow: dict[str, int] = {}
     for code, count in cells.items():
-        tally = tallies[code]
-        sums[tally] += count
-        if limit := limits[code]:
-            side = shadow if tally == Tally.SHADOW else refused
+        if limit := codebook.limits[code]:
+            side = shadow if codebook.tallies[code] == Tally.SHADOW else refused
             side[limit] = side.get(limit, 0) + count
     return Figures(
         tenant,
         served=sums[Tally.SERVED],
         upstream_error=sums[Tally.UPSTREAM_ERROR],
         aborted=sums[Tally.ABORTED] + sums[Tally.ABORTED_EARLY],
-        excused=sums[Tally.OWN] + sums[Tally.BEYOND] + sums[Tally.ABORTED_EARLY],
+        excused=sum(sums[_EXCUSED]),
         within_share_refused=sums[Tally.WITHIN],
         rejected=sums[Tally.REJECTED],
         share_over=bool(sums[Tally.OVER] or sums[Tally.BEYOND]),
         refused=refused,
         shadow=shadow,
     )
+
+
+def _sums(cells: Cells, codebook: Codebook) -> list[int]:
+    """Return the counts by tally."""
+    tallies = codebook.tallies
+    sums = [0] * len(Tally)
+    for code, count in cells.items():
+        sums[tallies[code]] += count
+    return sums
 
 
 @dataclass(slots=True)
@@ -152,6 +162,16 @@ class Aggregate:
         """By request."""
         return ratio(self.served, self.offered)
 
+    def add(self, sums: Sequence[int], offered: int) -> None:
+        """Add the counts of one tenant, by tally."""
+        aborted = sums[Tally.ABORTED] + sums[Tally.ABORTED_EARLY]
+        self.offered += offered
+        self.served += sums[Tally.SERVED]
+        self.upstream_error += sums[Tally.UPSTREAM_ERROR]
+        self.aborted += aborted
+        self.refused += offered - sums[Tally.SERVED] - sums[Tally.UPSTREAM_ERROR] - aborted
+        self.within_share_refused += sums[Tally.WITHIN]
+
     def as_members(self) -> dict[str, object]:
         """Return the members of `aggregate` in `/api/fairness`."""
         return {
@@ -168,7 +188,7 @@ class Aggregate:
 
 @dataclass(slots=True)
 class Report:
-    """One window over all tenants, in no particular order."""
+    """One window over all tenants. `tenants` are those that were asked for, in no particular order."""
 
     window: str
     tenants: Sequence[Figures]
@@ -189,38 +209,52 @@ class Report:
         }
 
 
-def report(window: str, tenants: Iterable[Figures]) -> Report:
-    """Put the tenants of a window beside each other; those without a single request are left out."""
+class _Lowest:
+    """The tenant with the lowest ratio so far, among those with a denominator of at least FLOOR."""
+
+    __slots__ = ("cells", "rank")
+
+    def __init__(self) -> None:
+        self.rank: tuple[float, int, str] = (2.0, 0, "")
+        self.cells: Cells | None = None
+
+    def consider(self, tenant: str, part: int, whole: int, cells: Cells) -> None:
+        if whole < FLOOR or part / whole > self.rank[0]:
+            return
+        # Equal ratios: the one with more requests behind it, then the name, so that the answer does not flicker.
+        rank = (part / whole, -whole, tenant)
+        if rank < self.rank:
+            self.rank, self.cells = rank, cells
+
+    def figures(self, codebook: Codebook) -> Figures | None:
+        return None if self.cells is None else figures(self.rank[2], self.cells, codebook)
+
+
+def report(
+    window: str, counts: Iterable[tuple[str, Cells]], codebook: Codebook, shown: Container[str] | None = None
+) -> Report:
+    """Put the tenants of a window beside each other.
+
+    `shown` are the tenants wanted one by one, None all who had a request. What is not shown costs no memory.
+    """
     rows: list[Figures] = []
     total = Aggregate()
-    worst = lowest = None
-    worst_rank = lowest_rank = (2.0, 0, "")
+    worst, lowest = _Lowest(), _Lowest()
     successes = 0.0
     busy = 0
-    for row in tenants:
-        offered = row.offered
-        if not offered and not row.rejected:
+    for tenant, cells in counts:
+        if shown is None or tenant in shown:
+            rows.append(figures(tenant, cells, codebook))
+        sums = _sums(cells, codebook)
+        offered = sum(sums[_OFFERED])
+        if not offered or tenant == REJECTED:
             continue
-        rows.append(row)
-        if not offered or row.tenant == REJECTED:
-            continue
-        _add(total, row, offered)
+        served = sums[Tally.SERVED]
+        total.add(sums, offered)
         busy += 1
-        successes += row.served / offered
-        in_profile = offered - row.excused
-        # Equal ratios: the one with more requests behind it, then the name, so that the answer does not flicker.
-        if in_profile >= FLOOR and (rank := (row.served / in_profile, -in_profile, row.tenant)) < worst_rank:
-            worst, worst_rank = row, rank
-        if offered >= FLOOR and (rank := (row.served / offered, -offered, row.tenant)) < lowest_rank:
-            lowest, lowest_rank = row, rank
+        successes += served / offered
+        worst.consider(tenant, served, offered - sum(sums[_EXCUSED]), cells)
+        lowest.consider(tenant, served, offered, cells)
     total.success_by_tenant = successes / busy if busy else None
-    return Report(window, rows, total, worst, lowest)
-
-
-def _add(total: Aggregate, row: Figures, offered: int) -> None:
-    total.offered += offered
-    total.served += row.served
-    total.refused += offered - row.served - row.upstream_error - row.aborted
-    total.within_share_refused += row.within_share_refused
-    total.upstream_error += row.upstream_error
-    total.aborted += row.aborted
+    rows = [row for row in rows if row.offered or row.rejected]
+    return Report(window, rows, total, worst.figures(codebook), lowest.figures(codebook))

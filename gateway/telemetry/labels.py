@@ -34,7 +34,7 @@ class Labels:
         self.limit = limit
         self._series: dict[str, Cells] = {OTHER: {}}
 
-    def __contains__(self, tenant: str) -> bool:
+    def __contains__(self, tenant: object) -> bool:
         return tenant in self._series
 
     def __iter__(self) -> Iterator[str]:

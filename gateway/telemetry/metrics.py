@@ -28,6 +28,7 @@ from gateway.telemetry.slots import OTHER, Cells
 from gateway.telemetry.tenants import Tenants
 from gateway.telemetry.windows import WINDOWS
 from policies.policy import Mode, PolicySet
+from policies.request import REJECTED
 from policies.units import Micros
 
 __all__ = ["Counters", "Metrics"]
@@ -93,10 +94,10 @@ class Metrics(Collector):
     def _samples(self) -> dict[str, Iterable[Sample]]:
         now = self._now()
         totals = self._tenants.totals(now)
-        reports = [self._tenants.report(window, now) for window in WINDOWS]
+        reports = [self._tenants.glance(window, now) for window in WINDOWS]
         return {
             **self._requests(totals),
-            **_ratios(reports, totals.keys()),
+            **_ratios(reports),
             **self._asked(totals.keys()),
             "evenhand_exempted_requests_total": [((name,), n) for name, n in self._counters.exempted.copy().items()],
             "evenhand_posture_decisions_total": list(self._counters.posture.copy().items()),
@@ -150,28 +151,29 @@ class Metrics(Collector):
         }
 
 
-def _ratios(reports: Iterable[Report], labelled: Iterable[str]) -> dict[str, Iterable[Sample]]:
+def _ratios(reports: Iterable[Report]) -> dict[str, Iterable[Sample]]:
     worst: list[Sample] = []
     lowest: list[Sample] = []
     aggregate: list[Sample] = []
     success: list[Sample] = []
     throttled: list[Sample] = []
-    shown = frozenset(labelled)
     for report in reports:
+        total = report.aggregate
         _put(worst, (report.window,), None if report.worst is None else report.worst.in_profile_success)
         _put(lowest, (report.window,), None if report.lowest is None else report.lowest.success)
-        _put(aggregate, (report.window,), report.aggregate.success)
-        served = refused = offered = 0
+        _put(aggregate, (report.window,), total.success)
+        others = [total.served, total.refused, total.offered]
         for row in report.tenants:
-            if row.tenant in shown and row.tenant != OTHER:
-                _put(success, (row.tenant, report.window), row.success)
-                _put(throttled, (row.tenant, report.window), row.throttled_fraction)
+            if row.tenant == OTHER:
                 continue
-            served += row.served
-            refused += row.refusals
-            offered += row.offered
-        _put(success, (OTHER, report.window), ratio(served, offered))
-        _put(throttled, (OTHER, report.window), ratio(refused, offered))
+            _put(success, (row.tenant, report.window), row.success)
+            _put(throttled, (row.tenant, report.window), row.throttled_fraction)
+            if row.tenant != REJECTED:  # it is no part of the aggregate
+                others[0] -= row.served
+                others[1] -= row.refusals
+                others[2] -= row.offered
+        _put(success, (OTHER, report.window), ratio(others[0], others[2]))
+        _put(throttled, (OTHER, report.window), ratio(others[1], others[2]))
     return {
         "evenhand_worst_tenant_success_ratio": worst,
         "evenhand_lowest_success_ratio": lowest,

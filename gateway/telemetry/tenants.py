@@ -10,7 +10,6 @@ Rules
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 
 from gateway.clock import Clock
 from gateway.telemetry.figures import Figures, Report, figures, report
@@ -35,7 +34,7 @@ class Tenants:
         self._windows = Windows()
         self._labels = Labels(top)
         self._top = top
-        self._kept: dict[str, tuple[Micros, Report]] = {}
+        self._kept: dict[tuple[str, bool], tuple[Micros, Report]] = {}
 
     def advance(self, now: Micros) -> None:
         """Take over the slots closed by `now`."""
@@ -44,16 +43,11 @@ class Tenants:
 
     def report(self, window: str, now: Micros) -> Report:
         """Return one of WINDOWS at `now`, at most a second old. Raises KeyError for any other."""
-        with self._lock:
-            until, kept = self._kept.get(window, (0, None))
-            if kept is not None and now < until:
-                return kept
-            current = self._advance(now)
-            began = self._clock.now()
-            made = report(window, self._figures(window, now, current))
-            took = self._clock.now() - began
-            self._kept[window] = (now + min(SECOND, _KEPT * took), made)
-            return made
+        return self._report(window, now, labelled_only=False)
+
+    def glance(self, window: str, now: Micros) -> Report:
+        """Return the same with those tenants alone that have a label."""
+        return self._report(window, now, labelled_only=True)
 
     def tenant(self, tenant: str, now: Micros) -> dict[str, Figures]:
         """Return one tenant in every window; all zero if nothing was counted of it."""
@@ -73,6 +67,19 @@ class Tenants:
         """Take over a reloaded `top_tenants`, from the next slot on."""
         self._top = top
 
+    def _report(self, window: str, now: Micros, *, labelled_only: bool) -> Report:
+        with self._lock:
+            until, kept = self._kept.get((window, labelled_only), (0, None))
+            if kept is not None and now < until:
+                return kept
+            current = self._advance(now)
+            began = self._clock.now()
+            counts = self._windows.read(window, now, current)
+            made = report(window, counts, self._codebook, self._labels if labelled_only else None)
+            took = self._clock.now() - began
+            self._kept[window, labelled_only] = (now + min(SECOND, _KEPT * took), made)
+            return made
+
     def _advance(self, now: Micros) -> Slot:
         """Return the slot being written, everything before it being counted."""
         current = self._ledger.slot
@@ -86,9 +93,6 @@ class Tenants:
             self._labels.limit = self._top
         if closed and self._labels.full:
             # Without the current slot: what is shown of it is decided by the labels it began with.
-            self._labels.rank(self._figures("1h", now, Slot(current.number)))
+            counts = self._windows.read("1h", now, Slot(current.number))
+            self._labels.rank(figures(tenant, cells, self._codebook) for tenant, cells in counts)
         return current
-
-    def _figures(self, window: str, now: Micros, current: Slot) -> Iterator[Figures]:
-        for tenant, cells in self._windows.read(window, now, current):
-            yield figures(tenant, cells, self._codebook)
