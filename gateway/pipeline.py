@@ -41,6 +41,7 @@ class Pipeline:
 
     __slots__ = (
         "_classifier", "_clock", "_planner", "_policies", "_random", "_recorder", "_resolver", "_shadow", "_store",
+        "in_flight",
     )  # fmt: skip
 
     def __init__(
@@ -57,6 +58,8 @@ class Pipeline:
         self._recorder = recorder
         self._clock = clock
         self._random = random
+        #: Decisions not settled yet.
+        self.in_flight = 0
         self._bind(policies)
 
     def _bind(self, policies: PolicySet) -> None:
@@ -103,6 +106,7 @@ class Pipeline:
             if rejection is not None and verdict.refusal is None:
                 decision.rejection = rejection
         decision.decide_ns = (self._clock.now() - now) * 1000
+        self.in_flight += 1
         return decision
 
     def reject(self, facts: RequestFacts | None, rejection: Rejection, request_id: str) -> Decision:
@@ -112,6 +116,7 @@ class Pipeline:
         principal = Principal(Kind.REJECTED, REJECTED, facts.address)
         decision = Decision(request_id, facts, principal, self._policies.default_class, UNMATCHED, now)
         decision.rejection = rejection
+        self.in_flight += 1
         self.settle(decision, Outcome.REJECTED, rejection.status)
         return decision
 
@@ -120,6 +125,7 @@ class Pipeline:
         if decision.settled:
             raise RuntimeError(f"request {decision.request_id} was settled twice")
         decision.settled = True
+        self.in_flight -= 1
         now = self._clock.now()
         verdict = decision.verdict
         correct = corrections(verdict, decision.principal.kind, sent=decision.sent)

@@ -113,6 +113,11 @@ class MemoryStore:
         return len(self._buckets) + len(self._overflow)
 
     @property
+    def backstop(self) -> Backstop:
+        """What the service can serve, and for whom."""
+        return self._backstop
+
+    @property
     def seats_taken(self) -> int:
         """Seats held now, over all concurrency limits."""
         return sum(self._seats.values())

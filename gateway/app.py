@@ -1,0 +1,111 @@
+"""The composition root: read this first.
+
+From a loaded configuration to one gateway: who decides (pipeline, store, identity), who forwards (front, upstreams),
+who counts (telemetry), and the two apps that are served. Nothing is decided here.
+
+    Loaded --compose--> Gateway --start()--> upstreams open --tick()...--> drain() --stop()--> closed
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+
+from starlette.applications import Starlette
+
+from gateway.admin import Health, build_admin
+from gateway.clock import Clock
+from gateway.config import Loaded
+from gateway.identity.resolver import build_resolver
+from gateway.pipeline import Pipeline
+from gateway.proxy.asgi import Proxy
+from gateway.proxy.front import Front
+from gateway.proxy.upstream import Upstream
+from gateway.stores import open_store
+from gateway.stores.memory import Backstop
+from gateway.telemetry import Telemetry
+from policies.kernels.fairshare import Shares
+
+__all__ = ["Gateway", "compose"]
+
+
+class Gateway:
+    """One gateway. `endpoint` and `admin` are its two ASGI apps; the rest of its life is four calls.
+
+    `backstop` replaces the fair shares, as the demo's negative control does.
+    """
+
+    def __init__(self, loaded: Loaded, backstop: Backstop | None = None) -> None:
+        settings, policies = loaded.settings, loaded.policies
+        self._clock = clock = Clock()
+        self.settings = settings
+        self.telemetry = Telemetry(settings, policies, clock)
+        self.store = open_store(settings, policies, clock.now(), backstop)
+        self.pipeline = Pipeline(
+            policies, build_resolver(settings, clock), self.store, self.telemetry, clock, random.random
+        )
+        self.health = Health(settings, policies, self.telemetry, clock, map(str, loaded.warnings))
+        self.admin = build_admin(settings, lambda: self.pipeline.policies, self.telemetry, self.health, clock)
+        self.endpoint = Starlette()
+        self.endpoint.router.redirect_slashes = False
+        #: How many sockets callers hold; set by the server, which alone knows.
+        self.callers: Callable[[], int] = int
+        self._upstreams: Mapping[str | None, Upstream] = {}
+        self._gauges()
+
+    async def start(self) -> None:
+        """Open the upstreams and serve; to be called on the data plane's loop."""
+        settings = self.settings
+        self._upstreams = {
+            None: Upstream("upstream", settings.upstream),
+            **{name: Upstream(name, section) for name, section in settings.upstreams.items()},
+        }
+        front = Front(
+            settings,
+            self.pipeline.policies,
+            self.pipeline,
+            self._upstreams,
+            self._clock,
+            forwarder=self.telemetry.untrusted_forwarder,
+        )
+        self.endpoint.router.default = Proxy(front)
+        self.telemetry.start()
+        self.health.started = True
+
+    def tick(self) -> None:
+        """Do the next slice of what happens between requests."""
+        now = self._clock.now()
+        self.health.beat(now)
+        self.store.tick(now)
+
+    def drain(self) -> None:
+        """Say that no new requests are welcome; they are served all the same."""
+        self.health.draining = True
+
+    async def stop(self) -> None:
+        """End what is still under way, and write down what was counted."""
+        for upstream in self._upstreams.values():
+            upstream.abort()
+        for upstream in self._upstreams.values():
+            await upstream.wait_closed()
+        self.telemetry.stop()
+
+    def _gauges(self) -> None:
+        gauges, store = self.telemetry.gauges, self.store
+        gauges.keys = lambda: store.keys
+        gauges.overflow_requests = lambda: store.overflow_requests
+        gauges.store_up = lambda: True
+        gauges.in_flight = lambda: self.pipeline.in_flight
+        gauges.connections = self._connections
+        if isinstance(shares := store.backstop, Shares):
+            gauges.backstop_contended = lambda: shares.view(self._clock.now()).contended
+            gauges.backstop_used_ratio = lambda: shares.view(self._clock.now()).used_ratio
+
+    def _connections(self) -> dict[str, int]:
+        stats = [upstream.stats() for upstream in self._upstreams.values()]
+        return {"caller": self.callers(), "upstream": sum(one.idle + one.active for one in stats)}
+
+
+def compose(loaded: Loaded, backstop: Backstop | None = None) -> Gateway:
+    """Put a gateway together; nothing is listening yet. Raises ConfigError where the log cannot be written."""
+    return Gateway(loaded, backstop)
