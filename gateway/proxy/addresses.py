@@ -92,6 +92,7 @@ class Addresses:
 
     def __init__(self, urls: Sequence[UpstreamUrl], loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self._lookup = loop.getaddrinfo
         self._fixed = [Peer(url, url.host, url.port) for url in urls if _is_literal(url)]
         self._names = [_Name(url) for url in urls if not _is_literal(url)]
         self._turn = 0
@@ -115,6 +116,8 @@ class Addresses:
 
     async def ready(self) -> None:
         """Wait until there is a peer, or every name has been asked for; one that does not resolve has no peers."""
+        if self.peers:
+            return
         waiting = {name.question or self._ask(name) for name in self._names}
         while waiting and not self.peers:
             _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -132,7 +135,7 @@ class Addresses:
 
     async def _resolve(self, name: _Name) -> None:
         try:
-            found = await self._loop.getaddrinfo(name.url.host, name.url.port, type=socket.SOCK_STREAM)
+            found = await self._lookup(name.url.host, name.url.port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError):
             found = []
         finally:
@@ -152,8 +155,8 @@ def _is_literal(url: UpstreamUrl) -> bool:
     return True
 
 
-def _rank(peer: Peer, now: float) -> tuple[float, int, bool]:
-    return (peer.out_until if peer.out_until > now else 0.0, peer.load, not peer.idle)
+def _rank(peer: Peer, now: float) -> tuple[float, int]:
+    return (peer.out_until if peer.out_until > now else 0.0, peer.load)
 
 
 def _in_turns(found: Sequence[tuple[object, ...]]) -> list[str]:

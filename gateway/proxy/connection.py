@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import select
+import ssl
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -195,7 +196,7 @@ class Connection(asyncio.Protocol):
 
     def eof_received(self) -> None:
         """Close, as the peer did. `connection_lost` follows at once, whatever is left in our write buffer."""
-        self._finished = True
+        self._finished = self._said_goodbye()
         self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -232,6 +233,17 @@ class Connection(asyncio.Protocol):
             self._detach()
         else:
             self.fail(FailureKind.RESET, "the upstream closed the connection before it responded")
+
+    def _said_goodbye(self) -> bool:
+        """Return whether the end is the peer's own word: any FIN, but under TLS its close_notify, which none can forge.
+
+        uvloop tells of no other end; asyncio's loop does of a bare FIN too, and then a read would have to wait.
+        """
+        tls = self._transport.get_extra_info("ssl_object")
+        try:
+            return tls is None or not tls.read(1)
+        except ssl.SSLError:
+            return False
 
     def _finish(self, call: Call, response: Response) -> None:
         clean = response.keep and call.ended and not self._transport.is_closing()

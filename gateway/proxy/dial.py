@@ -39,8 +39,9 @@ async def connect(
     context: ssl.SSLContext | None,
     loop: asyncio.AbstractEventLoop,
     until: float,
+    first: Peer | None,
 ) -> Connection:
-    """Try the peers in turn, each with an even part of the time left until `until`, and return the first connection.
+    """Try `first` and then the other peers, each with an even part of the time left until `until`.
 
     Raises NotConnectedError with the last failure; cancelled, it leaves no socket behind.
     """
@@ -51,7 +52,8 @@ async def connect(
             await addresses.ready()
     except TimeoutError:
         failure = _too_slow("")
-    while (peer := addresses.choose(loop.time(), tried)) is not None:
+    while (peer := first or addresses.choose(loop.time(), tried)) is not None:
+        first = None
         now = loop.time()
         share = (until - now) / max(len(addresses.peers) - len(tried), 1)
         tried.append(peer)

@@ -137,7 +137,7 @@ class Pool:
         self.connections.discard(connection)
         call.retried = True
         call.carrier = None
-        self._attempt(call)
+        self._attempt(call, None)
         return True
 
     def lost(self, connection: Connection) -> None:
@@ -164,7 +164,7 @@ class Pool:
                 return False
         self._seated += 1
         if connection is None:
-            self._attempt(call)
+            self._attempt(call, peer)
         else:
             self._hand(connection, call)
         return True
@@ -215,18 +215,18 @@ class Pool:
 
     # Connecting
 
-    def _attempt(self, call: Call) -> None:
+    def _attempt(self, call: Call, first: Peer | None) -> None:
         attempt = Attempt(call)
         self._attempts.add(attempt)
         self._connecting[call] = attempt
         until = min(self._loop.time() + self._limits.connect_timeout, call.total_at)
-        attempt.task = self._loop.create_task(self._connect(attempt, until))
+        attempt.task = self._loop.create_task(self._connect(attempt, until, first))
         attempt.task.add_done_callback(lambda _: self._attempt_over(attempt))
         self._wake()
 
-    async def _connect(self, attempt: Attempt, until: float) -> None:
+    async def _connect(self, attempt: Attempt, until: float, first: Peer | None) -> None:
         try:
-            connection = await connect(self.addresses, self._connection, self._context, self._loop, until)
+            connection = await connect(self.addresses, self._connection, self._context, self._loop, until, first)
         except NotConnectedError as error:
             self._not_connected(attempt, error.failure)
         else:

@@ -22,7 +22,7 @@ from gateway.config.sections import UpstreamSection
 from gateway.proxy.upstream import Call, Failure, Headers, Upstream
 from tests.wire.origin import Origin
 
-__all__ = ["Told", "ask", "get", "on_both_loops", "reaching", "section", "sent", "until"]
+__all__ = ["Told", "ask", "get", "on_both_loops", "reaching", "received", "section", "sent", "until"]
 
 _LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
@@ -30,15 +30,15 @@ _LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 def on_both_loops(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     """Run an async test once on each kind of loop."""
 
-    def run(kind: str, **fixtures: Any) -> None:
-        with asyncio.Runner(loop_factory=_LOOPS[kind]) as runner:
+    def run(loop_kind: str, **fixtures: Any) -> None:
+        with asyncio.Runner(loop_factory=_LOOPS[loop_kind]) as runner:
             runner.run(test(**fixtures))
 
     functools.update_wrapper(run, test)
     own = inspect.signature(test)
-    kind = inspect.Parameter("kind", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    kind = inspect.Parameter("loop_kind", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     run.__signature__ = own.replace(parameters=[kind, *own.parameters.values()])  # type: ignore[attr-defined]
-    both: Callable[..., None] = pytest.mark.parametrize("kind", tuple(_LOOPS))(run)
+    both: Callable[..., None] = pytest.mark.parametrize("loop_kind", tuple(_LOOPS))(run)
     return both
 
 
@@ -151,6 +151,11 @@ async def until(true: Callable[[], bool], within: float = 5.0) -> None:
 async def sent(told: Told) -> None:
     """Wait until the request head of `told` was written."""
     await until(lambda: told.sent == 1)
+
+
+async def received(told: Told, chunks: int) -> None:
+    """Wait until so many pieces of a body have come."""
+    await until(lambda: told.chunks >= chunks)
 
 
 @asynccontextmanager

@@ -233,7 +233,7 @@ async def test_slow_upstream_holds_the_writer_back() -> None:
 
 @on_both_loops
 async def test_response_before_the_request_has_ended() -> None:
-    """An early response is passed on; once it is complete the rest of the request is moot, and the sockesocket closes."""
+    """An early response is passed on; once it is complete the rest of the request is moot, and the socket closes."""
     with serving() as origin:
         origin.then(Answer(status=413, early=True))
         async with reaching(origin) as upstream:

@@ -14,7 +14,7 @@ _Event = tuple[object, ...]
 _RESPONSES = (
     b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\nX-A: b\r\n\r\nhello world",
     b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n6;x=y\r\n world\r\n0\r\nTrailer: t\r\n\r\n",
-    b"HTTP/1.1 100 Continue\r\nContent-Length: 3\r\n\r\nHTTP/1.1 103 Early\r\n\r\nHTTP/1.1 404 \r\nContent-Length: 2\r\n\r\nno",
+    b"HTTP/1.1 100 A\r\nContent-Length: 3\r\n\r\nHTTP/1.1 103 B\r\n\r\nHTTP/1.1 404 \r\nContent-Length: 2\r\n\r\nno",
     b"HTTP/1.1 204 No Content\r\nX-A: b\r\n\r\n",
     b"HTTP/1.1 304 Not Modified\r\nContent-Length: 1234\r\n\r\n",
     b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 3\r\n\r\nabc",
