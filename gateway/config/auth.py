@@ -28,13 +28,16 @@ from gateway.config.table import Table, option, required
 __all__ = ["AuthSection", "IntrospectionSection", "IssuerEntry", "JobIssuerEntry", "JwtIssuerEntry"]
 
 
+_EMPTY = "expected at least one entry, found an empty array"
+
+
 class IssuerEntry(Table):
     """An issuer of JWTs: who it is, how its signatures are checked, and whom it may speak for."""
 
     issuer: Text = required("The iss claim, exactly")
     audience: Text = required("The aud claim that tokens for this service carry")
     algorithms: tuple[Algorithm, ...] = option(
-        ("RS256",), min_length=1, doc="Signature algorithms, never chosen by the token; HS256 with secret"
+        ("RS256",), doc="Signature algorithms, never chosen by the token; HS256 with secret"
     )
     jwks_url: HttpUrl | None = option(None, doc="Where its key set is fetched from")
     jwks_file: KeySetFile = option("", doc="File that holds its key set")
@@ -42,7 +45,7 @@ class IssuerEntry(Table):
     jwks_stale: Duration = option("24h", doc="How long the last good key set serves when it cannot be fetched")
     allow_private: Flag = option(False, doc="The key set may be fetched from a private address, and by http")
     tenant_claim: Text = option("tenant", doc="The claim that names the tenant")
-    tenants: tuple[TenantPattern, ...] = option(("*",), min_length=1, doc="The tenants this issuer may speak for")
+    tenants: tuple[TenantPattern, ...] = option(("*",), doc="The tenants this issuer may speak for")
 
     @model_validator(mode="before")
     @classmethod
@@ -53,13 +56,16 @@ class IssuerEntry(Table):
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
         """Keep shared secrets to HS*, key sets to everything else (case 13: never both)."""
+        for name in ("algorithms", "tenants"):
+            if not getattr(self, name):
+                yield name, _EMPTY
         symmetric = [name for name in self.algorithms if name.startswith("HS")]
         secret = self.secret.get_secret_value()
         if secret and len(symmetric) < len(self.algorithms):
             yield "algorithms", "expected HS256, HS384 or HS512 only, since there is a secret, found another"
         elif not secret and symmetric:
             yield "algorithms", f"expected no {symmetric[0]}, which needs a secret instead of a key set, found it"
-        elif secret and len(secret.encode()) * 8 < _bits(symmetric):
+        elif secret and symmetric and len(secret.encode()) * 8 < _bits(symmetric):
             yield (
                 "secret",
                 f"expected at least {_bits(symmetric) // 8} bytes for {symmetric[0]} (RFC 7518), found fewer",
@@ -83,9 +89,7 @@ class JobIssuerEntry(IssuerEntry):
     """An issuer of CI job tokens: a bucket per project, class batch, parent the tenant."""
 
     tenant_claim: Text = option("namespace", doc="The claim that names the tenant")
-    tenants: tuple[TenantPattern, ...] = required(
-        min_length=1, doc="Required: a namespace is chosen by whoever registers it"
-    )
+    tenants: tuple[TenantPattern, ...] = required(doc="Required: a namespace is chosen by whoever registers it")
     project_claim: Text = option("project", doc="The claim that names the project")
     job_claim: Text = option("job", doc="The claim that names the job")
 
@@ -99,8 +103,13 @@ class IntrospectionSection(Table):
     tenant_field: Text = option("tenant", doc="The member of its answer that names the tenant")
     key_field: Text = option("sub", doc="The member that names the credential")
     cache: Duration = option("5s", doc="How long an answer holds; a revoked token lives as long")
-    tenants: tuple[TenantPattern, ...] = option(("*",), min_length=1, doc="The tenants it may speak for")
+    tenants: tuple[TenantPattern, ...] = option(("*",), doc="The tenants it may speak for")
     posture: Posture = option("closed", doc="When it does not answer")
+
+    def contradictions(self) -> Iterator[tuple[str, str]]:
+        """Let it speak for somebody."""
+        if not self.tenants:
+            yield "tenants", _EMPTY
 
 
 class AuthSection(Table):

@@ -122,9 +122,7 @@ class ExemptionEntry(Table):
     expires: Instant = required("When it ends")
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
-        """Raise only what somebody proved to have, and by one way."""
-        if self.multiplier is not None and self.quota is not None:
-            yield "quota", "expected either multiplier or quota, found both"
+        """Raise only what somebody proved to have."""
         if self.match.identity in _UNPROVED or self.match.tenant in _UNPROVED:
             yield "match", "expected callers who proved who they are, found some who did not"
         elif self.match.tenant is None and self.match.credential is None:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from gateway.config.kinds import Kind
 from gateway.config.places import Finding, Place
 from gateway.config.suggest import nearest
-from gateway.config.table import CONTRADICTION, Table, fields_of, follow, table_in
+from gateway.config.table import CONTRADICTION, Table, fields_of, follow, is_array, table_in
 from gateway.config.values import shown
 
 __all__ = ["findings"]
@@ -29,8 +29,6 @@ def findings(error: ValidationError, table: type[Table], at: Place) -> Iterator[
                 yield place, _missing(table, loc)
             case "extra_forbidden":
                 yield place, _unknown(table, loc)
-            case "too_short":
-                yield place, "expected at least one entry, found an empty array"
             case "tuple_type":
                 yield place, f"expected {_array(table, loc)}, found {shown(detail['input'])}"
             case _:
@@ -51,7 +49,8 @@ def _missing(table: type[Table], loc: Place) -> str:
             kind.parse(None)
     except ValueError as error:
         return str(error)
-    return "expected a table, found nothing"
+    array = field is not None and is_array(field.annotation)
+    return f"expected {_array(table, loc) if array else 'a table'}, found nothing"
 
 
 def _array(table: type[Table], loc: Place) -> str:

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import ipaddress
 import json
-import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from policies.policy import Quota
 from policies.units import Micros, Rate, RequestUnits
@@ -225,20 +224,16 @@ def whole(low: int, high: int) -> Callable[[object], int]:
 
 def number(low: float, high: float, *, above: bool = False) -> Callable[[object], float]:
     """Return a parser of numbers from `low` (from just above it, if `above`) to `high`; NaN is none."""
+    barred = low if above else None
 
     def parse(value: object) -> float:
-        fits = not isinstance(value, bool) and isinstance(value, int | float) and not math.isnan(value)
-        if not fits or not low <= float(_bounded(value)) <= high or (above and value == low):
+        # Python compares integers of any size with floats exactly, and NaN with nothing.
+        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high or value == barred:
             span = f"above {low:g} and up to {high:g}" if above else f"from {low:g} to {high:g}"
             raise ValueError(f"expected a number {span}, found {shown(value)}")
-        return float(_bounded(value))
+        return float(value)
 
     return parse
-
-
-def _bounded(value: Any) -> Any:
-    """Return `value`, or an infinity for an integer that no float can hold."""
-    return math.inf if isinstance(value, int) and abs(value) > 10**300 else value
 
 
 def number_of(*numbers: int) -> Callable[[object], int]:
