@@ -12,9 +12,8 @@ whose arrivals fit its share never meets `share`; it meets `backstop` only if mo
 buckets than the debt can hold, and then fuller buckets go first, or tenants with tiny shares would starve.
 
 Tenants that nobody listed can be minted, so they are together one tenant with one share bucket, and share that among
-themselves by a level of their own. A fresh one starts with an empty bucket.
-
-Buckets are kept as theoretical arrival times (`gcra`): the backstop in microseconds, share buckets in virtual time.
+themselves by a level of their own. Buckets are kept as theoretical arrival times: the backstop's in microseconds, share
+buckets in virtual time.
 
 Rules
 1. A refused take changes demand and the booked waits, nothing else.
@@ -35,9 +34,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from policies.kernels.backlog import booked
-from policies.kernels.member import Low, Member
+from policies.kernels.member import Member
 from policies.kernels.roster import Roster
-from policies.kernels.share import Ask, ClassPart, ShareRefusal, SharesView, ShareView
+from policies.kernels.share import Ask, ClassPart, Plain, ShareRefusal, SharesView, ShareView
 from policies.kernels.waterfill import SLICE
 from policies.units import NEVER, SECOND, Micros, RequestUnits
 
@@ -48,15 +47,23 @@ TICK_US: Final = 100_000
 EARLY_US: Final = 20_000
 #: How long a higher class had demand after its last ask.
 RECENT_US: Final = SECOND
+#: How long a tenant's demand is followed by itself after little was left in its share bucket.
+HEAVY_US: Final = SECOND
+#: Reserve and floor of a class that leaves nothing and keeps nothing.
+NO_RULE: Final = (0.0, 0.0)
 
 
 class Shares:
-    """The backstop and everybody's share of it. `rate_us` is in units per microsecond, `burst` in units."""
+    """The backstop and everybody's share of it.
+
+    `rate_us` is in units per microsecond, `burst` in units; `classes` is indexed by class, `unlisted_weight` the weight
+    of all tenants that nobody listed, together.
+    """
 
     __slots__ = (
         "_arrival", "_burst", "_capacity", "_ceilings", "_cost_us", "_debt_us", "_due_us", "_early_us", "_full_us",
-        "_guarded", "_half_us", "_head_us", "_idle_us", "_line", "_members", "_queue_us", "_roster", "_rules", "_used",
-        "_used_at",
+        "_half_us", "_head_us", "_line", "_members", "_queue_us", "_roster", "_rules", "_spent", "_used", "_used_at",
+        "over",
     )  # fmt: skip
 
     def __init__(
@@ -67,15 +74,18 @@ class Shares:
         # The hot path looks at these two without a detour.
         self._members = self._roster.members
         self._line = self._roster.line
+        #: Whether the last take was over the share.
+        self.over = False
         self._queue_us = self._due_us = self._early_us = now
-        self._idle_us = 0.0
+        #: Units taken, but for the light ones, which their level counts.
+        self._spent = 0.0
         self._used = 0.0
+        self._used_at = (now, 0.0)
+        self._ceilings: dict[int, Shares] = {}
         self._size(rate_us, burst, classes)
+        self._cap(classes, unlisted_weight, max_unlisted, now)
         #: Theoretical arrival time of the backstop's bucket, which starts full.
         self._arrival: float = now - self._full_us
-        self._used_at = (now, self._arrival)
-        self._ceilings: dict[int, Shares] = {}
-        self._cap(classes, unlisted_weight, max_unlisted, now)
 
     def _size(self, rate_us: float, burst: RequestUnits, classes: Sequence[ClassPart]) -> None:
         self._capacity = rate_us
@@ -86,75 +96,91 @@ class Shares:
         self._debt_us = max(SECOND / 2, min(5.0, burst / 2) * cost_us)
         self._half_us = self._debt_us / 2
         self._head_us = min(SECOND / 20, self._full_us / 4)
-        self._rules = tuple((rule.reserve, rule.floor) for rule in classes)
+        highest = min((rule.priority for rule in classes), default=0)
+        #: Reserve and floor of the classes that have a higher one above them.
+        self._rules = {
+            index: (rule.reserve, rule.floor)
+            for index, rule in enumerate(classes)
+            if rule.priority > highest and rule.reserve > 0.0
+        }
+        self._roster.lower = frozenset(self._rules)
 
-    def take(self, ask: Ask, now: Micros) -> ShareRefusal | None:  # noqa: C901 - the hot path, in one piece on purpose
-        """Take `ask.cost` from the tenant's share and the backstop at `now`; None if taken, else nothing was."""
-        if self._guarded and (refusal := self._guard(ask, now)) is not None:
-            return refusal
+    def take(self, ask: Ask, now: Micros) -> ShareRefusal | None:
+        """Take `ask.cost` from the tenant's share and the backstop at `now`; None if taken, else nothing was.
+
+        The path of a tenant with much left in its share bucket is written out here: it is that of nearly every ask, and
+        calls to what it repeats would double its time.
+        """
         member = self._members.get(ask.tenant)
         if member is None or member.ask is not ask:
             member = self._roster.meet(ask, now)
         if now >= self._due_us:
             self._advance(now)
-        line = member.line
+        if now < member.light_at:
+            return self._take_tracked(member, ask, now)
+        line = self._line
+        virtual = line.virtual_base + (now - line.solved_us) * line.level
+        left = virtual - member.arrival
+        small = member.small
+        if left > small:
+            left = small if small > line.deep else min(left, line.deep)
         cost = ask.cost
-        # Demand, as far as the own limits let it through.
-        earliest = now - member.own_full_us
-        meter = member.meter
-        if meter < earliest:  # noqa: PLR1730 - a call of max() costs three times as much
-            meter = earliest
-        metered = meter + cost * member.own_cost_us
-        beyond = metered > now and meter > earliest
-        if not beyond:
-            member.meter = metered
-            if not member.asked:
-                if len(line.fresh) >= SLICE:
-                    line.fold(now)
-                line.fresh.append(member)
-            member.asked += cost
-        if member.careful or ask.cls:
-            return self._take_carefully(member, ask, now, beyond=beyond)
-        member.high_until = now + RECENT_US
-        # The share bucket, in virtual time.
+        left -= cost * member.per_weight
+        due = self._arrival
+        earliest = now - self._full_us
+        if due < earliest:  # noqa: PLR1730 - a call of max() costs three times as much
+            due = earliest
+        if left < member.half or due - now >= self._half_us:
+            return self._take_tracked(member, ask, now)
+        line.light += cost
+        member.arrival = virtual - left
+        self._arrival = due + cost * self._cost_us
+        self.over = False
+        if due > now >= self._early_us:
+            self._advance_early(now)
+        return None
+
+    def _take_tracked(self, member: Member, ask: Ask, now: Micros) -> ShareRefusal | None:
+        """Take for a tenant whose own demand matters to the level."""
+        if ask.cls in self._roster.guarded and (refusal := self._guard(ask, now)) is not None:
+            return refusal
+        member.seen_us = now
+        if not member.plain:
+            return self._take_carefully(member, ask, now)
+        cost = ask.cost
+        line = self._line
         virtual = line.virtual_base + (now - line.solved_us) * line.level
         full = member.small
         if full < line.deep:  # noqa: PLR1730 - a call of max() costs three times as much
             full = line.deep
-        empty = virtual - full
-        arrival = member.arrival
-        if arrival < empty:  # noqa: PLR1730 - a call of max() costs three times as much
-            arrival = empty
-        after = arrival + cost * member.per_weight
-        # The backstop, in real time.
-        due = self._arrival
-        if due < now - self._full_us:
-            self._idle_us += now - self._full_us - due
-            self._arrival = due = now - self._full_us
-        if after <= virtual or arrival <= empty:
-            if due <= now or due - now < self._half_us * (1.0 + (virtual - arrival) / full):
-                member.arrival = after
-                member.over = False
-                self._arrival = due + cost * self._cost_us
-                if due > now >= self._early_us:
-                    self._advance_early(now)
-                return None
-            return self._refuse_within(member, cost, now, beyond=beyond)
-        if self._spare(due, cost, now):
-            member.over = True
-            self._arrival = due + cost * self._cost_us
-            return None
-        return self._refuse_over(member, cost, after - virtual, now, beyond=beyond)
+        held = virtual - member.arrival
+        if held > full:  # noqa: PLR1730 - as above
+            held = full
+        left = held - cost * member.per_weight
+        beyond = self._want(member, cost, left, now)
+        due = self._settled(now)
+        if left >= 0.0 or held >= full:
+            if due > now and due - now >= self._half_us * (1.0 + held / full):
+                return self._refuse_within(member, ask, now, beyond=beyond)
+            member.arrival = virtual - left
+            self.over = False
+        elif self._spare(due, cost, now):
+            member.over_us = now
+            self.over = True
+        else:
+            return self._refuse_over(member, ask, -left, now, beyond=beyond)
+        self._spend(cost, due, now)
+        return None
 
-    def _take_carefully(self, member: Member, ask: Ask, now: Micros, *, beyond: bool) -> ShareRefusal | None:
+    def _take_carefully(self, member: Member, ask: Ask, now: Micros) -> ShareRefusal | None:
         """Take for a tenant that shares with a group, or whose classes share with each other."""
-        cost = ask.cost
-        line = member.line
+        cost, line = ask.cost, member.line
         virtual = line.virtual(now)
         full = member.full()
         held = min(full, virtual - member.arrival)
         spent = cost * member.per_weight
-        reserve, floor = self._rules[ask.cls] if self._rules else (0.0, 0.0)
+        beyond = self._want(member, cost, held - spent, now)
+        reserve, floor = self._rules.get(ask.cls, NO_RULE)
         kept = self._kept(member, ask.cls, spent, virtual, now)
         need = min(spent, full - kept) + kept
         fill = held / full
@@ -168,28 +194,131 @@ class Shares:
             fill = min(fill, group_fill)
         due = self._settled(now)
         if within and due - now >= self._half_us * (1.0 + fill):
-            return self._refuse_within(member, cost, now, beyond=beyond)
+            return self._refuse_within(member, ask, now, beyond=beyond)
         if not within and not self._spare(due, cost, now):
-            if reserve and floor and now < member.high_until:
-                self._owe(member).refused(spent, floor, line.level, virtual, now)
-            return self._refuse_over(member, cost, need - held, now, beyond=beyond)
-        member.over = not within
-        self._arrival = due + cost * self._cost_us
+            if member.low is not None and floor and now < member.high_until:
+                member.low.refused(spent, floor, line.level, virtual, now)
+            return self._refuse_over(member, ask, need - held, now, beyond=beyond)
+        self.over = not within
         if within:
             member.arrival = virtual - held + spent
             if group is not None:
                 group.spend(cost, now)
+        else:
+            member.over_us = now
         if reserve and member.low is not None:
             member.low.granted(spent, virtual, now)
-        if self._arrival > now >= self._early_us:
-            self._advance_early(now)
+        self._spend(cost, due, now)
         return None
+
+    def _want(self, member: Member, cost: RequestUnits, left: float, now: Micros) -> bool:
+        """Count demand as far as the own limits let it through; return whether this ask is beyond them."""
+        line = member.line
+        if left < member.half:
+            member.heavy_until = until = now + HEAVY_US
+            if member.light_at < until:  # noqa: PLR1730 - a call of max() costs three times as much
+                member.light_at = until
+        elif now >= member.light_at:
+            line.light += cost
+            self._spent -= cost  # the level counts what is light as taken
+            return False
+        earliest = now - member.own_full_us
+        meter = member.meter
+        if meter < earliest:  # noqa: PLR1730 - as above
+            meter = earliest
+        metered = meter + cost * member.own_cost_us
+        if metered > now and meter > earliest:
+            return True
+        member.meter = metered
+        if not member.asked:
+            if len(line.fresh) >= SLICE:
+                line.fold(now)
+            line.fresh.append(member)
+        member.asked += cost
+        return False
+
+    def _kept(self, member: Member, cls: int, spent: float, virtual: float, now: Micros) -> float:
+        """Return what an ask of class `cls` leaves in the share bucket for the other class."""
+        if (low := member.low) is None:
+            return 0.0
+        reserve, floor = self._rules.get(cls, NO_RULE)
+        if not reserve:
+            member.high_until = now + RECENT_US
+            return low.due(virtual, now)
+        if now >= member.high_until:
+            return 0.0
+        full = member.full()
+        return 0.0 if floor and low.due(virtual, now) >= min(spent, full) else reserve * full
+
+    def _settled(self, now: Micros) -> float:
+        """Return the backstop's arrival time, not earlier than that of a full bucket."""
+        earliest = now - self._full_us
+        return earliest if self._arrival < earliest else self._arrival  # noqa: FURB136 - as in `_want`
+
+    def _spare(self, due: float, cost: RequestUnits, now: Micros) -> bool:
+        """Return whether the backstop holds `cost` tokens besides what takes over the share leave alone."""
+        return due + min(cost * self._cost_us, self._full_us - self._head_us) + self._head_us <= now
+
+    def _spend(self, cost: RequestUnits, due: float, now: Micros) -> None:
+        """Take `cost` from the backstop, whose arrival time is `due`."""
+        self._spent += cost
+        self._arrival = due + cost * self._cost_us
+        if due > now >= self._early_us:
+            self._advance_early(now)
+
+    def _refuse_within(self, member: Member, ask: Ask, now: Micros, *, beyond: bool) -> ShareRefusal:
+        """Refuse an ask within the share: more tenants have full share buckets than the debt can hold."""
+        self._uncap(ask, now)
+        member.within_refused += 1
+        ready = max(now, int(self._arrival - self._half_us))
+        come, self._queue_us = booked(self._queue_us, ready, ask.cost, self._capacity, now)
+        return ShareRefusal("backstop", come - now, beyond)
+
+    def _refuse_over(self, member: Member, ask: Ask, missing: float, now: Micros, *, beyond: bool) -> ShareRefusal:
+        """Refuse an ask over the share, whose bucket lacks `missing` units per weight."""
+        self._uncap(ask, now)
+        member.over_us = now
+        level = member.line.level
+        ready = now + int(max(0.0, missing) / level)
+        come, member.queue_us = booked(member.queue_us, ready, ask.cost, level * member.weight, now)
+        return ShareRefusal("share", come - now, beyond)
+
+    def _guard(self, ask: Ask, now: Micros) -> ShareRefusal | None:
+        """Refuse what the ceiling of the class refuses, and everything if there is no capacity at all."""
+        if self._capacity <= 0.0:
+            return ShareRefusal("backstop", NEVER)
+        refusal = self._ceilings[ask.cls].take(ask, now)
+        if refusal is not None:
+            refusal.limit = "class"
+        return refusal
+
+    def _uncap(self, ask: Ask, now: Micros) -> None:
+        """Give back what the ceiling of the class granted before the share or the backstop refused."""
+        if (ceiling := self._ceilings.get(ask.cls)) is not None:
+            ceiling.give_back(ask, now, over=ceiling.over)
+
+    def _cap(self, classes: Sequence[ClassPart], unlisted_weight: float, max_unlisted: int, now: Micros) -> None:
+        """Give each class with a ceiling a backstop of its own, keeping those there are."""
+        before, self._ceilings = self._ceilings, {}
+        plain = (Plain(),) * len(classes)
+        for index, rule in enumerate(classes):
+            if rule.ceiling >= 1.0:
+                continue
+            rate_us, burst = self._capacity * rule.ceiling, self._burst * rule.ceiling
+            if (ceiling := before.get(index)) is None:
+                ceiling = Shares(rate_us, burst, plain, unlisted_weight, now, max_unlisted)
+            else:
+                ceiling.rebuild(rate_us, burst, plain, unlisted_weight, now, max_unlisted)
+            self._ceilings[index] = ceiling
+        closed = range(len(classes)) if self._capacity <= 0.0 else ()
+        self._roster.guarded = frozenset((*closed, *self._ceilings))
 
     def give_back(self, ask: Ask, now: Micros, *, over: bool = False) -> None:
         """Return a take whose request never reached the upstream; `over` if it was taken over the share."""
         if (ceiling := self._ceilings.get(ask.cls)) is not None:
             ceiling.give_back(ask, now, over=over)
         self._arrival -= ask.cost * self._cost_us
+        self._spent -= ask.cost
         if over:
             return
         member = self._roster.meet(ask, now)
@@ -203,87 +332,6 @@ class Shares:
             self._advance(now)
         else:
             self._roster.sweep(now)
-
-    def _kept(self, member: Member, cls: int, spent: float, virtual: float, now: Micros) -> float:
-        """Return what an ask of class `cls` leaves in the share bucket for the other class."""
-        reserve, floor = self._rules[cls] if self._rules else (0.0, 0.0)
-        low = member.low
-        if not reserve:
-            member.high_until = now + RECENT_US
-            return low.due(virtual, now) if low is not None else 0.0
-        if now >= member.high_until:
-            return 0.0
-        full = member.full()
-        if low is not None and floor and low.due(virtual, now) >= min(spent, full):
-            return 0.0
-        return reserve * full
-
-    def _spare(self, due: float, cost: RequestUnits, now: Micros) -> bool:
-        """Return whether the backstop holds `cost` tokens besides what takes over the share leave alone."""
-        return due + min(cost * self._cost_us, self._full_us - self._head_us) + self._head_us <= now
-
-    def _settled(self, now: Micros) -> float:
-        """Return the backstop's arrival time, not earlier than that of a full bucket."""
-        earliest = now - self._full_us
-        if self._arrival < earliest:
-            self._idle_us += earliest - self._arrival
-            self._arrival = earliest
-        return self._arrival
-
-    def _owe(self, member: Member) -> Low:
-        if member.low is None:
-            member.low = Low()
-            member.careful = True
-        return member.low
-
-    def _refuse_within(self, member: Member, cost: RequestUnits, now: Micros, *, beyond: bool) -> ShareRefusal:
-        """Refuse an ask within the share: more tenants have full share buckets than the debt can hold."""
-        member.over = False
-        member.within_refused += 1
-        ready = max(now, int(self._arrival - self._half_us))
-        come, self._queue_us = booked(self._queue_us, ready, cost, self._capacity, now)
-        return ShareRefusal("backstop", come - now, beyond)
-
-    def _refuse_over(
-        self, member: Member, cost: RequestUnits, missing: float, now: Micros, *, beyond: bool
-    ) -> ShareRefusal:
-        """Refuse an ask over the share, which lacks `missing` units per weight."""
-        member.over = True
-        level = member.line.level
-        ready = now + int(max(0.0, missing) / level)
-        come, member.queue_us = booked(member.queue_us, ready, cost, level * member.weight, now)
-        return ShareRefusal("share", come - now, beyond)
-
-    def _guard(self, ask: Ask, now: Micros) -> ShareRefusal | None:
-        """Refuse what a backstop or a class without any rate, or the ceiling of the class, refuses."""
-        if self._capacity <= 0.0:
-            return ShareRefusal("backstop", NEVER)
-        ceiling = self._ceilings.get(ask.cls)
-        refusal = ceiling.take(ask, now) if ceiling is not None else None
-        if refusal is not None:
-            refusal.limit = "class"
-        return refusal
-
-    def _uncap(self, ask: Ask, now: Micros) -> None:
-        """Give back what the ceiling of the class granted before the share or the backstop refused."""
-        if (ceiling := self._ceilings.get(ask.cls)) is not None:
-            share = ceiling.share_of(ask.tenant, now)
-            ceiling.give_back(ask, now, over=share is None or share.over)
-
-    def _cap(self, classes: Sequence[ClassPart], unlisted_weight: float, max_unlisted: int, now: Micros) -> None:
-        """Give each class with a ceiling a backstop of its own, keeping those there are."""
-        before, self._ceilings = self._ceilings, {}
-        for index, rule in enumerate(classes):
-            if rule.ceiling >= 1.0:
-                continue
-            rate_us, burst = self._capacity * rule.ceiling, self._burst * rule.ceiling
-            ceiling = before.get(index)
-            if ceiling is None:
-                ceiling = Shares(rate_us, burst, (), unlisted_weight, now, max_unlisted)
-            else:
-                ceiling.rebuild(rate_us, burst, (), unlisted_weight, now, max_unlisted)
-            self._ceilings[index] = ceiling
-        self._guarded = bool(self._ceilings) or self._capacity <= 0.0
 
     def _advance(self, now: Micros) -> None:
         """Solve the level whose turn it is; the two take turns, so that no call solves both."""
@@ -308,14 +356,10 @@ class Shares:
         self._line.solve(self._capacity * min(3.0, max(0.5, 1.0 + tokens)), now)
         self._early_us = now + EARLY_US
         self._roster.rebase()
-        self._measure(now)
-
-    def _measure(self, now: Micros) -> None:
-        """Bring the used part of the capacity up to date: what arrival times moved by, but for idling."""
-        since, then = self._used_at
-        spent = self._arrival - self._idle_us
-        if now - since >= TICK_US:
-            part = (spent - then) / (now - since)
+        since, before = self._used_at
+        if now - since >= TICK_US and self._capacity > 0.0:
+            spent = self._spent + self._line.light_before
+            part = (spent - before) / ((now - since) * self._capacity)
             self._used += (part - self._used) * min(1.0, (now - since) / SECOND)
             self._used_at = (now, spent)
 
@@ -323,21 +367,18 @@ class Shares:
         self, rate_us: float, burst: RequestUnits, classes: Sequence[ClassPart], unlisted_weight: float, now: Micros,
         max_unlisted: int = 10_000,
     ) -> None:  # fmt: skip
-        """Follow a reload: nothing is refilled, nothing forgotten. How full the backstop is, or how deep in debt, stays."""
+        """Follow a reload: nothing is refilled, nothing forgotten; a debt takes as long to repay as before."""
         ahead = now - self._settled(now)
-        part = ahead / self._full_us if self._full_us and ahead > 0 else 0.0
+        part = ahead / self._full_us if ahead > 0.0 else 0.0
         self._size(rate_us, burst, classes)
-        self._arrival = now - part * self._full_us if ahead > 0 else now - ahead
-        self._used_at = (now, self._arrival - self._idle_us)
-        self._roster.max_unlisted = max_unlisted
-        if unlisted_weight != self._roster.group.weight:
-            self._roster.group.reweigh(unlisted_weight, now)
+        self._arrival = now - (part * self._full_us if ahead > 0.0 else ahead)
+        self._roster.resize(unlisted_weight, max_unlisted, now)
         self._cap(classes, unlisted_weight, max_unlisted, now)
         self._solve(now)
 
     def view(self, now: Micros) -> SharesView:
         """Return the state of the backstop at `now`."""
-        tokens = min(self._burst, (now - self._arrival) * self._capacity)
+        tokens = (now - self._settled(now)) * self._capacity
         return SharesView(
             contended=self._line.contended,
             level=self._line.level * SECOND,
@@ -355,5 +396,5 @@ class Shares:
         member = self._members.get(tenant)
         if member is None:
             return None
-        share = member.line.level * member.weight * SECOND
-        return ShareView(share, member.held(now) * member.weight, member.over, member.within_refused)
+        share, held = member.line.level * member.weight * SECOND, member.held(now) * member.weight
+        return ShareView(share, held, now - member.over_us < SECOND, member.within_refused)

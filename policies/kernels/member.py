@@ -18,17 +18,19 @@ from typing import Final
 from policies.kernels.waterfill import Ratio, Waterline
 from policies.units import SECOND, Micros, RequestUnits
 
-__all__ = ["SMALL", "Low", "Member"]
+__all__ = ["FOREVER", "SMALL", "Low", "Member"]
 
 #: What a share bucket holds at least, in request units: a page that loads at once must fit. The millionth is for the
 #: rounding of twenty single steps.
 SMALL: Final = 20.000001
+#: When an ask that has more to look at than a share bucket is light.
+FOREVER: Final[Micros] = 2**63 - 1
 #: How much longer than a told wait an obedient caller may stay away: jitter is at most a quarter of it.
 JITTER: Final = 1.25
 
 
 class Low:
-    """What the lower class of one tenant is owed inside its share, in units per weight; `floor` is a part of the rate."""
+    """What the lower class of one tenant is owed inside its share, in units per weight; `floor` as a class has it."""
 
     __slots__ = ("credit", "credit_at", "floor", "owed", "until_us")
 
@@ -69,8 +71,9 @@ class Member(Ratio):
     """A tenant, or the group of all tenants that nobody listed (whose members have a level of their own)."""
 
     __slots__ = (
-        "arrival", "ask", "careful", "group", "high_until", "line", "low", "meter", "over", "own_burst", "own_cost_us",
-        "own_full_us", "own_rate_us", "per_weight", "queue_us", "small", "within_refused",
+        "arrival", "ask", "group", "half", "heavy_until", "high_until", "light_at", "line", "low", "meter", "over_us",
+        "own_burst", "own_cost_us", "own_full_us", "own_rate_us", "per_weight", "plain", "queue_us", "seen_us", "small",
+        "within_refused",
     )  # fmt: skip
 
     def __init__(self, weight: float, line: Waterline, now: Micros, *, full: bool) -> None:
@@ -78,21 +81,28 @@ class Member(Ratio):
         self.line = line
         #: The ask last seen, so that limits and weight are compared only when another one comes.
         self.ask: object = None
-        #: Whether a take has more to look at than one share bucket: a group, or a floor.
-        self.careful = False
+        #: Whether that ask has one share bucket to look at, and neither a group nor another class.
+        self.plain = True
         #: The group this tenant shares with; None if it was listed.
         self.group: Member | None = None
         self.per_weight = 1.0 / weight
         self.small = SMALL / weight
+        self.half = self.small / 2
         virtual = line.virtual(now)
         #: Theoretical arrival time of the share bucket, in virtual time.
         self.arrival = virtual - max(self.small, line.deep) if full else virtual
         self.high_until: Micros = 0
+        #: Until when demand is followed one by one, because little was left in the bucket; and from when on it is not,
+        #: which for the tenant's last ask may be never.
+        self.heavy_until: Micros = now
+        self.light_at: Micros = now
+        #: The last ask that was not light.
+        self.seen_us = now
         self.low: Low | None = None
         #: The end of the queue of those of this tenant that were told to come back.
         self.queue_us = now
-        #: Whether the last ask was over the share; and how many were refused within it.
-        self.over = False
+        #: The last ask over the share; and how many were refused within it.
+        self.over_us: Micros = now - SECOND
         self.within_refused = 0
         self.meter: float = now
         self.own_rate_us = 0.0
@@ -117,6 +127,7 @@ class Member(Ratio):
         self.weight = weight
         self.per_weight = 1.0 / weight
         self.small = SMALL / weight
+        self.half = self.small / 2
         self.arrival = self.line.virtual(now) - min(held * self.per_weight, self.full())
 
     def full(self) -> float:
@@ -132,10 +143,15 @@ class Member(Ratio):
         self.arrival = self.line.virtual(now) - self.held(now) + cost * self.per_weight
 
     def idle(self, forget_us: Micros, now: Micros) -> bool:
-        """Return whether nothing is lost by dropping this tenant: all buckets full, nothing wanted or booked."""
-        rested = self.meter < now - self.own_full_us - forget_us and not self.asked
-        full = self.group is not None or self.held(now) >= self.full()
-        return rested and full and self.queue_us <= now and (self.low is None or now >= self.low.until_us)
+        """Return whether this tenant was idle for `forget_us`, all its buckets full (an unlisted one's own apart)."""
+        if now - self.seen_us < forget_us or now < self.queue_us or self.meter >= now - self.own_full_us:
+            return False
+        if self.low is not None and now < self.low.until_us:
+            return False
+        # Not cut off at a full bucket, the arrival time says how long it has been full.
+        return (
+            self.group is not None or self.line.virtual(now) - self.arrival > self.full() + forget_us * self.line.level
+        )
 
     def rebase(self, back: float) -> None:
         """Follow a virtual time that was set back."""

@@ -8,11 +8,11 @@ Rules
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from policies.units import Micros, RequestUnits
 
-__all__ = ["Ask", "ClassPart", "ShareRefusal", "ShareView", "SharesView"]
+__all__ = ["Ask", "ClassPart", "Plain", "ShareRefusal", "ShareView", "SharesView"]
 
 
 class Ask(Protocol):
@@ -58,6 +58,11 @@ class ClassPart(Protocol):
     """What a class may have; `policies.policy.ClassRule` is one."""
 
     @property
+    def priority(self) -> int:
+        """Its place: the lowest number goes first."""
+        ...
+
+    @property
     def reserve(self) -> float:
         """Part of the share's burst left to higher classes."""
         ...
@@ -71,6 +76,15 @@ class ClassPart(Protocol):
     def ceiling(self) -> float:
         """Part of the backstop that the class may use over all tenants."""
         ...
+
+
+class Plain(NamedTuple):
+    """A class under a ceiling: in there all asks are of one class."""
+
+    priority: int = 0
+    reserve: float = 0.0
+    floor: float = 0.0
+    ceiling: float = 1.0
 
 
 @dataclass(slots=True)
@@ -102,7 +116,7 @@ class SharesView:
 
 @dataclass(slots=True)
 class ShareView:
-    """One tenant: its share in units per second, what its bucket holds, whether its last ask was over the share."""
+    """One tenant: its share in units per second, what its bucket holds, whether it went over within a second."""
 
     share: float
     tokens: float

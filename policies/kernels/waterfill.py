@@ -84,8 +84,8 @@ class Waterline:
     """
 
     __slots__ = (
-        "_cells", "_folded_us", "_origin_us", "contended", "deep", "demand", "fresh", "level", "solved_us",
-        "virtual_base", "weight",
+        "_cells", "_folded_us", "_light", "_origin_us", "contended", "deep", "demand", "fresh", "level", "light",
+        "light_before", "solved_us", "virtual_base", "weight",
     )  # fmt: skip
 
     def __init__(self, level: float, now: Micros) -> None:
@@ -93,7 +93,12 @@ class Waterline:
         self.virtual_base = 0.0
         self.solved_us = now
         self.demand = 0.0
+        #: Weight of all tenants there are, active or not.
         self.weight = 0.0
+        #: Units taken since the last fold by tenants with much left in their share bucket, and before; the estimate.
+        self.light = 0.0
+        self.light_before = 0.0
+        self._light = 0.0
         self.contended = False
         #: What 250 ms of the level are while it is contended, else 0: units per weight.
         self.deep = 0.0
@@ -123,6 +128,9 @@ class Waterline:
         pulse = (1 - exp(-DECAY * elapsed)) / elapsed if elapsed > 0 else DECAY
         self._folded_us = max(now, self._folded_us)
         shift = DECAY * (self._folded_us - self._origin_us)
+        self._light = self._light * (1.0 - pulse * max(0, elapsed)) + self.light * pulse
+        self.light_before += self.light
+        self.light = 0.0
         cells = self._cells
         for ratio in self.fresh:
             weight = ratio.weight
@@ -155,16 +163,16 @@ class Waterline:
         self.solved_us = max(now, self.solved_us)
         self.fold(now)
         rows = self._rows(now)
-        self.demand = sum(ratio * weight for ratio, weight in rows)
-        self.weight = sum(weight for _, weight in rows)
+        self.demand = self._light + sum(ratio * weight for ratio, weight in rows)
         self.contended = self.demand > handed_out
+        even = handed_out / (self.weight or 1.0)
         if self.contended:
-            self.level = _level(rows, self.demand, handed_out)
+            self.level = max(even, _level(rows, self.demand, handed_out))
             self.deep = self.level * DEEP_US
         else:
-            self.deep = 0.0
             highest = rows[0][0] if rows else 0.0
-            self.level = highest + (handed_out - self.demand) / (self.weight or 1.0)
+            self.level = max(even, highest + (handed_out - self.demand) / (self.weight or 1.0))
+            self.deep = 0.0
 
     def _rows(self, now: Micros) -> list[tuple[float, float]]:
         """Return (demand per weight, weight) of each living cell, highest first; cells without tenants end here."""
@@ -187,4 +195,4 @@ def _level(rows: list[tuple[float, float]], demand: float, handed_out: float) ->
             break
         below -= ratio * weight
         above += weight
-    return (handed_out - below) / above
+    return (handed_out - below) / above if above else 0.0
