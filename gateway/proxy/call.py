@@ -175,11 +175,14 @@ class Call:
         else:
             self._line.withdraw(self)
 
-    def close(self) -> None:
-        """Mark the end, and forget what was held."""
+    def close(self) -> Receiver:
+        """Mark the end, and let go of what was held; return whom to tell, for nobody else may tell anything now."""
+        receiver = self.receiver
+        del self.receiver
         self.over = True
         self.carrier = None
         self.forget()
+        return receiver
 
     def forget(self) -> None:
         """Keep nothing of the body any more: from here on the call cannot be repeated."""

@@ -130,8 +130,7 @@ class Connection(asyncio.Protocol):
         self.close()
         if call is not None:
             self._home.ended(self)
-            call.close()
-            call.receiver.on_failed(Failure(kind, detail, self.peer.name))
+            call.close().on_failed(Failure(kind, detail, self.peer.name))
 
     # What the call asks
 
@@ -252,13 +251,13 @@ class Connection(asyncio.Protocol):
         if call.paused:
             self._transport.resume_reading()
         self._detach()
-        call.close()
+        receiver = call.close()
         if clean:
             self._home.released(self)
         else:
             self.close()
             self._home.ended(self)
-        call.receiver.on_done()
+        receiver.on_done()
 
     def _detach(self) -> Call | None:
         call, response = self.call, self._response

@@ -325,5 +325,4 @@ class Pool:
 
 def _end(call: Call, failure: Failure) -> None:
     if not call.over:
-        call.close()
-        call.receiver.on_failed(failure)
+        call.close().on_failed(failure)
