@@ -83,6 +83,11 @@ class Planner:
         self._compiled = 0
         self.valid_until = next_expiry(self._policies, now) or FOREVER
 
+    @property
+    def kept(self) -> int:
+        """Plans held now, in both generations."""
+        return sum(map(len, self._young)) + sum(map(len, self._old))
+
     def plan(self, principal: Principal, cls: Class, route: int, address: str, method: str = "") -> Plan:
         """Return what a request asks of a store; `route` is an index into the routes, or UNMATCHED."""
         slot = (route + 1) * self._classes + cls

@@ -14,6 +14,7 @@ Rules
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from policies.charge import Charge, Plan, Reading, Refusal, ShareCharge
@@ -169,7 +170,7 @@ class MemoryStore:
         for charge in plan.own:
             bucket = buckets.get(charge.bucket)
             if bucket is None or bucket.burst != charge.burst or bucket.rate_us != charge.rate_us:
-                bucket = self._bucket(charge, now)
+                bucket = self._bucket(charge, now, found)
             level = bucket.level
             elapsed = now - bucket.stamp
             if elapsed > 0:
@@ -258,20 +259,20 @@ class MemoryStore:
             policies.max_unlisted_tenants,
         )  # fmt: skip
 
-    def _bucket(self, charge: Charge, now: Micros) -> Bucket:
-        """Return the bucket of a charge with the charge's rate and burst, made if need be."""
+    def _bucket(self, charge: Charge, now: Micros, keep: Sequence[Bucket] = ()) -> Bucket:
+        """Return the bucket of a charge with the charge's rate and burst, made if need be, none of `keep` dropped."""
         bucket = self._buckets.get(charge.bucket)
         if bucket is None:
-            bucket = self._open(charge, now)
+            bucket = self._open(charge, now, keep)
         if bucket.rate_us != charge.rate_us or bucket.burst != charge.burst:
             gcra.resize(bucket, charge.rate_us, charge.burst, self._changed_at)
         return bucket
 
-    def _open(self, charge: Charge, now: Micros) -> Bucket:
+    def _open(self, charge: Charge, now: Micros, keep: Sequence[Bucket]) -> Bucket:
         if charge.pinned:
             bucket = self._buckets[charge.bucket] = Bucket(charge.rate_us, charge.burst, now)
             return bucket
-        self._sweep(now, SWEEP_PER_KEY)
+        self._sweep(now, SWEEP_PER_KEY, keep)
         if len(self._ring) < self._max_keys:
             self._ring.append(charge.bucket)
             bucket = self._buckets[charge.bucket] = Bucket(charge.rate_us, charge.burst, now)
@@ -283,8 +284,11 @@ class MemoryStore:
             shared = self._overflow[name] = Bucket(charge.rate_us, charge.burst, now)
         return shared
 
-    def _sweep(self, now: Micros, steps: int) -> None:
-        """Look at the next `steps` buckets of the ring and drop those that are full, with nobody's demand on them."""
+    def _sweep(self, now: Micros, steps: int, keep: Sequence[Bucket] = ()) -> None:
+        """Look at the next `steps` buckets of the ring and drop those that are full, with nobody's demand on them.
+
+        `keep` are those that the take under way has found already.
+        """
         ring, buckets = self._ring, self._buckets
         hand = self._hand
         for _ in range(min(steps, len(ring))):
@@ -292,7 +296,7 @@ class MemoryStore:
                 hand = 0
             name = ring[hand]
             bucket = buckets[name]
-            if now >= bucket.high_at + SECOND and gcra.level_at(bucket, now) <= 0.0:
+            if now >= bucket.high_at + SECOND and gcra.level_at(bucket, now) <= 0.0 and bucket not in keep:
                 del buckets[name]
                 last = ring.pop()
                 if hand < len(ring):

@@ -73,7 +73,7 @@ def histories(draw: st.DrawFn) -> tuple[Fraction, float, list[tuple[int, Step]]]
     rate = draw(st.sampled_from(RATES))
     burst = draw(st.sampled_from((1.0, 2.5, 10.0, 100.0)))
     reserve = burst * draw(st.sampled_from((0.0, 0.25, 0.9)))
-    floor = draw(st.sampled_from((0.0, 0.05, 0.5, 1.0))) if reserve else 0.0
+    floor = draw(st.sampled_from((0.0, 0.05, 0.5, 0.95))) if reserve else 0.0
     unit = int(SECOND / rate)
     pauses = st.one_of(st.integers(0, 3), st.integers(0, unit), st.integers(0, 3 * SECOND), st.integers(0, 8 * unit))
     costs = st.sampled_from((0.25, 1.0, 1.0, 1.0, 3.0, 10.0))
@@ -385,6 +385,16 @@ def test_reserve_binds_for_a_second_after_high_demand() -> None:
     assert ask(bucket, low, EPOCH + SECOND - 1) == 1
     assert gcra.room(bucket, low, EPOCH) == 6.5
     assert ask(bucket, low, EPOCH + SECOND) == 0
+
+
+def test_floor_of_everything_leaves_high_what_low_does_not_want() -> None:
+    """With a floor of 1 all that is earned is credit, so a high ask waits until the credit has all that low wants."""
+    bucket = Bucket(per_us(Fraction(10)), 10.0, EPOCH)
+    high, low = Step(2.0, floor=1.0), Step(3.0, low=True, reserve=2.5, floor=1.0)
+    gcra.demand(bucket, high, EPOCH)
+    bucket.level = 9.0
+    assert ask(bucket, low, EPOCH) == 3 * SECOND // 10
+    assert ask(bucket, high, EPOCH) == 4 * SECOND // 10
 
 
 @pytest.mark.parametrize(
