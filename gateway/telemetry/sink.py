@@ -108,6 +108,7 @@ class Sink:
             self._write(chunk)
 
     def _run(self) -> None:
+        self._look_after_file()
         while not self._stopping.wait(_POLL_SECONDS):
             self._look_after_file()
             self.flush()
