@@ -18,7 +18,7 @@ from gateway.config.table import Table
 from gateway.config.values import QuotaText, quoted
 from policies.units import RequestUnits
 
-__all__ = ["dearest", "too_small"]
+__all__ = ["too_small"]
 
 
 class _Cost(NamedTuple):
@@ -29,11 +29,6 @@ class _Cost(NamedTuple):
     batch: bool
     units: RequestUnits
     words: str
-
-
-def dearest(made: Draft) -> RequestUnits:
-    """Return the cost of the dearest request there can be."""
-    return max(cost.units for cost in _costs(made))
 
 
 def too_small(made: Draft) -> Iterator[Finding]:
@@ -75,6 +70,7 @@ def _quotas(made: Draft) -> Iterator[tuple[Place, QuotaText, MatchTable]]:
         ("backstop", BackstopSection, "quota", MatchTable),
         ("sizing", SizingSection, "initial", MatchTable),
         ("auth", AuthSection, "anonymous_quota", MatchTable),
+        ("auth", AuthSection, "rejected_quota", MatchTable),
         ("auth", AuthSection, "preflight_quota", lambda: MatchTable(identity="preflight")),
     )
     for name, kind, key, match in sections:

@@ -13,9 +13,9 @@ from gateway.config.places import Finding, Place, walk
 from gateway.config.settings import Settings
 from gateway.config.table import follow
 
-__all__ = ["pending"]
+__all__ = ["PENDING", "pending"]
 
-_PENDING: tuple[Place, ...] = (
+PENDING: tuple[Place, ...] = (
     ("server", "workers"),
     ("server", "tls_certificate"),
     ("server", "tls_key"),
@@ -60,7 +60,7 @@ _PENDING: tuple[Place, ...] = (
 
 def pending(tree: dict[str, Any]) -> Iterator[Finding]:
     """Yield a sentence for every key of `tree`, which is valid, that changes nothing yet."""
-    for pattern in _PENDING:
+    for pattern in PENDING:
         for place, value in walk(tree, pattern):
             if not _is_default(place, value):
                 yield place, "is accepted, and has no effect yet"
