@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gateway.stores.memory import Backstop, MemoryStore
-from policies.kernels.fairshare import Shares
 from policies.policy import PolicySet
 from policies.units import Micros
 
@@ -17,16 +16,5 @@ __all__ = ["open_store"]
 
 
 def open_store(settings: Settings, policies: PolicySet, now: Micros, backstop: Backstop | None = None) -> MemoryStore:
-    """Return the store of `settings`, with the backstop shared fairly; `backstop` replaces that one."""
-    return MemoryStore(policies, settings.store.max_keys, now, backstop or _shares(policies, now))
-
-
-def _shares(policies: PolicySet, now: Micros) -> Shares:
-    return Shares(
-        policies.backstop.rate.per_us,
-        policies.backstop.burst,
-        policies.classes,
-        policies.unlisted_weight,
-        now,
-        policies.max_unlisted_tenants,
-    )
+    """Return the store of `settings`; `backstop` replaces the fair shares."""
+    return MemoryStore(policies, settings.store.max_keys, now, backstop)

@@ -19,8 +19,8 @@ from typing import Protocol
 
 from policies.charge import Charge, Plan, Reading, Refusal, ShareCharge
 from policies.kernels import gcra
+from policies.kernels.fairshare import Shares
 from policies.kernels.gcra import Bucket
-from policies.kernels.plain import PlainBackstop
 from policies.policy import ClassRule, PolicySet
 from policies.units import SECOND, Micros, RequestUnits, Seats
 
@@ -85,15 +85,15 @@ class Backstop(Protocol):
 class MemoryStore:
     """Buckets and seats of one process; implements `gateway.ports.Store`.
 
-    `max_keys` bounds the buckets that callers can bring into being. `backstop` is a plain bucket unless another is
-    given.
+    `max_keys` bounds the buckets that callers can bring into being. The backstop is shared out fairly, unless another
+    one is given.
     """
 
     __slots__ = ("_backstop", "_buckets", "_changed_at", "_hand", "_max_keys", "_overflow", "_peak", "_ring", "_seats",
                  "overflow_requests")  # fmt: skip
 
     def __init__(self, policies: PolicySet, max_keys: int, now: Micros, backstop: Backstop | None = None) -> None:
-        self._backstop: Backstop = backstop or PlainBackstop(
+        self._backstop: Backstop = backstop or Shares(
             policies.backstop.rate.per_us, policies.backstop.burst, policies.classes, policies.unlisted_weight, now,
             policies.max_unlisted_tenants,
         )  # fmt: skip

@@ -51,6 +51,14 @@ def plan(
     return Plan("acme", "ci", Class.INTERACTIVE, cost, own, shadow, seats, asked)
 
 
+def drained(store: Store) -> int:
+    """Take until the backstop refuses; return how many were admitted."""
+    count = 0
+    while not store.take(plan(), EPOCH).refused:
+        count += 1
+    return count
+
+
 class Reference:
     """All or none over own charges, in plain calls of the kernel."""
 
@@ -133,28 +141,27 @@ class StoreContract:
         store.take(held, EPOCH)
         assert [refusal.limit for refusal in store.take(held, EPOCH).refused] == ["key", "concurrency"]
 
-    def test_backstop_is_asked_last_and_alone_listed(self) -> None:
-        """What own limits refuse leaves the backstop alone; what the backstop refuses costs no own limit anything."""
-        store = self.open(policy_set(backstop=quota(1, 2)), EPOCH)
-        narrow, wide = charge("key", 1, 1, bucket="a"), charge("key", bucket="b")
-        assert store.take(plan(narrow), EPOCH).refused == ()
-        for _ in range(20):
-            assert [refusal.limit for refusal in store.take(plan(narrow), EPOCH).refused] == ["key"]
-        assert store.take(plan(wide), EPOCH).refused == ()
-        for _ in range(20):
-            refused = store.take(plan(wide), EPOCH).refused
-            assert len(refused) == 1
-            assert refused[0].limit in {"share", "backstop"}
-            assert refused[0].wait_us > 0
-        assert store.take(plan(wide, backstop=False), EPOCH).tokens == (18.0,)
+    def test_own_limits_come_first(self) -> None:
+        """What own limits refuse costs the backstop nothing, and does not list it."""
+        narrow = plan(charge("key", 1, 1))
+        fresh, used = (self.open(policy_set(backstop=quota(1, 5)), EPOCH) for _ in range(2))
+        assert used.take(narrow, EPOCH).refused == ()
+        for _ in range(50):
+            assert [refusal.limit for refusal in used.take(narrow, EPOCH).refused] == ["key"]
+        assert drained(used) == drained(fresh) - 1
 
-    def test_seats_are_kept_from_what_the_backstop_refuses(self) -> None:
-        """No seat is held by what was never admitted."""
-        store = self.open(policy_set(backstop=quota(1, 1)), EPOCH)
-        held = plan(charge(), seats=(SeatCharge("ci", 2),))
-        assert store.take(held, EPOCH).refused == ()
-        for _ in range(10):
-            assert [refusal.limit for refusal in store.take(held, EPOCH).refused] != ["concurrency"]
+    def test_refusal_of_the_backstop_costs_nothing_own(self) -> None:
+        """What the backstop refuses takes no token and no seat, and is the one limit listed."""
+        store = self.open(policy_set(backstop=quota(1, 5)), EPOCH)
+        drained(store)
+        seat = SeatCharge("ci", 1)
+        for _ in range(20):
+            reading = store.take(plan(charge(), seats=(seat,)), EPOCH)
+            assert len(reading.refused) == 1
+            assert reading.refused[0].limit in {"share", "backstop"}
+            assert reading.refused[0].wait_us > 0
+            assert reading.tokens == (20.0,)
+        assert store.take(plan(charge(), seats=(seat,), backstop=False), EPOCH).tokens == (19.0,)
 
     def test_shadow_is_asked_apart_and_changes_only_itself(self) -> None:
         """A shadow limit refuses nobody and says that it would have; it is asked only of what was taken."""
