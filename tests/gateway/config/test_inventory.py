@@ -1,0 +1,142 @@
+"""`evenhand inventory`: every limit, every route, and counts that add up."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+from gateway.config.inventory import Limit, Standing, inventory, limits, standings
+from tests.gateway.config.documents import loaded
+
+__all__: list[str] = []
+
+TEXT = """
+[upstreams.reports]
+url = "http://127.0.0.1:9100"
+concurrency = 5
+[upstreams.spare]
+url = "http://127.0.0.1:9200"
+[backstop]
+quota = "2000/s"
+[classes]
+batch = { ceiling = 0.5 }
+[[tenants]]
+id = "acme"
+quota = "200/s"
+concurrency = 100
+[[tenants.credentials]]
+id = "ci"
+quota = "80/s burst 160"
+concurrency = 20
+[[tenants.credentials]]
+id = "worker 7"
+[[tenants]]
+id = "beta"
+quota = "sized"
+[[tenants]]
+id = "gamma"
+[[routes]]
+name = "exports"
+path = "/v1/exports/**"
+methods = ["GET"]
+upstream = "reports"
+[[routes]]
+name = "login"
+path = "/login"
+[[routes]]
+name = "health"
+path = "/health"
+unlimited = "probes of the load balancer"
+[[routes]]
+name = "old"
+path = "/old"
+[[policies]]
+name = "login-per-address"
+match = { route = "login", identity = "anonymous" }
+key = ["address"]
+quota = "10/min"
+percent = 25
+[[policies]]
+name = "writes"
+match = { method = "POST", route = "exports" }
+key = ["tenant", "route"]
+quota = "0/s"
+mode = "shadow"
+[[policies]]
+name = "old-route"
+match = { route = "old" }
+key = ["tenant"]
+quota = "1/s"
+mode = "off"
+[[policies]]
+name = "try"
+match = { route = "login" }
+key = ["tenant"]
+quota = "1/s"
+percent = 0
+"""
+
+ROWS = (
+    Limit("backstop", "enforce", "service", "2000/s burst 2000"),
+    Limit("share", "enforce", "tenant", "max-min part of backstop by weight, when contended"),
+    Limit("class", "enforce", "class=batch", "0.5 of backstop"),
+    Limit("tenant", "enforce", "tenant=acme", "200/s burst 200"),
+    Limit("concurrency", "enforce", "tenant=acme", "100 in flight"),
+    Limit("key", "enforce", "tenant=acme,credential=ci", "80/s burst 160"),
+    Limit("concurrency", "enforce", "tenant=acme,credential=ci", "20 in flight"),
+    Limit("key", "shadow", "tenant=acme,credential=worker%207", "sized, from 20/s burst 20"),
+    Limit("tenant", "shadow", "tenant=beta", "sized, from 20/s burst 20"),
+    Limit("key", "shadow", "any other credential or project", "sized, from 20/s burst 20"),
+    Limit("key", "enforce", "address, anonymous", "5/s burst 20"),
+    Limit("key", "enforce", "address, rejected", "60/min burst 60"),
+    Limit("key", "enforce", "address, preflight", "10/s burst 50"),
+    Limit(
+        "login-per-address", "enforce", "address (25 % of them)", "10/min burst 10", "route login, identity anonymous"
+    ),
+    Limit("writes", "shadow", "tenant, route", "0/s, refuses everything", "route exports, method POST"),
+    Limit("old-route", "off", "tenant", "1/s burst 1", "route old"),
+    Limit("try", "shadow", "tenant", "1/s burst 1", "route login"),
+    Limit("connections", "enforce", "upstream", "512 connections", "all other routes"),
+    Limit("connections", "enforce", "upstream reports", "512 connections, 5 in flight", "route exports"),
+    Limit("connections", "enforce", "upstream spare", "512 connections", "nothing"),
+)
+
+
+def test_every_limit_is_listed(tmp_path: Path) -> None:
+    """Name, mode, key, quota, what it covers; a percentage of 0 is shadow."""
+    assert limits(loaded(tmp_path, TEXT)) == ROWS
+
+
+def test_every_route_stands_in_one_of_three_ways(tmp_path: Path) -> None:
+    """Limited by a policy that is not off and takes its methods, unlimited for a reason, or without."""
+    assert standings(loaded(tmp_path, TEXT)) == (
+        Standing("exports", "/v1/exports/**", "without", "-"),
+        Standing("login", "/login", "limited", "login-per-address, try"),
+        Standing("health", "/health", "unlimited", "probes of the load balancer"),
+        Standing("old", "/old", "without", "-"),
+    )
+
+
+def test_the_counts_add_up(tmp_path: Path) -> None:
+    """They are those of the rows above them."""
+    text = inventory(loaded(tmp_path, TEXT))
+    assert "20 limits: 14 enforced, 5 in shadow, 1 off." in text.splitlines()
+    assert "4 routes: 1 limited by a named policy, 1 unlimited on purpose, 2 without." in text.splitlines()
+    modes = Counter(re.findall(r"^\S+ +(enforce|shadow|off) ", text, re.MULTILINE))
+    assert modes == {"enforce": 14, "shadow": 5, "off": 1}
+
+
+def test_in_shadow_nothing_is_enforced(tmp_path: Path) -> None:
+    """`[server] mode` outranks every limit's own."""
+    made = loaded(tmp_path, TEXT + '[server]\nmode = "shadow"\n')
+    assert {row.mode for row in limits(made)} == {"shadow", "off"}
+    assert "20 limits: 0 enforced, 19 in shadow, 1 off." in inventory(made)
+
+
+def test_the_shipped_file_has_seven_limits(tmp_path: Path) -> None:
+    """A limit that comes or goes is seen here."""
+    made = loaded(tmp_path)
+    assert Counter(row.name for row in limits(made)) == {"backstop": 1, "share": 1, "key": 4, "connections": 1}
+    assert limits(made)[-1].covers == "everything"
+    assert "0 routes: 0 limited by a named policy, 0 unlimited on purpose, 0 without." in inventory(made)
