@@ -6,6 +6,7 @@ test wants, and that settled decisions are kept in a list.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -182,15 +183,18 @@ class Told:
         self.status, self.headers = status, headers
 
     def data(self, chunk: bytes) -> None:
-        assert self.status and not self.end_
+        assert self.status
+        assert not self.end_
         self.body += chunk
 
     def end(self) -> None:
-        assert self.status and not self.end_
+        assert self.status
+        assert not self.end_
         self.end_ = "end"
 
     def abort(self) -> None:
-        assert self.status and not self.end_
+        assert self.status
+        assert not self.end_
         self.end_ = "abort"
 
     def want_body(self, wanted: bool) -> None:
@@ -206,7 +210,7 @@ class Told:
 class House:
     """What one gateway.toml composes to. `upstream` takes the calls of every way, `books` the settled decisions."""
 
-    def __init__(self, path: Path, upstreams: dict[str | None, Caller] | None = None) -> None:
+    def __init__(self, path: Path) -> None:
         loaded = load(path, {})
         self.settings: Settings = loaded.settings
         self.clock = Clock()
@@ -217,14 +221,15 @@ class House:
         self.store = open_store(loaded.settings, loaded.policies, self.clock.now())
         resolver = build_resolver(loaded.settings, self.clock)
         self.pipeline = Pipeline(loaded.policies, resolver, self.store, self.books, self.clock, lambda: 0.0)
-        ways: dict[str | None, Caller] = {None: self.upstream, **self.named}
+        self.policies = loaded.policies
+        upstreams: dict[str | None, Caller] = {None: self.upstream}
+        upstreams.update(self.named)
+        self.behind(upstreams)
+
+    def behind(self, upstreams: Mapping[str | None, Caller]) -> None:
+        """Send requests to `upstreams` from now on."""
         self.front = Front(
-            loaded.settings,
-            loaded.policies,
-            self.pipeline,
-            upstreams or ways,
-            self.clock,
-            forwarder=self.forwarders.append,
+            self.settings, self.policies, self.pipeline, upstreams, self.clock, forwarder=self.forwarders.append
         )
 
     def begin(self, of: Head) -> tuple[Exchange, Told]:

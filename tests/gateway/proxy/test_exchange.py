@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import orjson
 import pytest
@@ -117,7 +117,7 @@ def test_failed_authentication_has_a_quota(tmp_path: Path) -> None:
     ],
 )
 def test_rejections(
-    poor: House, target: str, method: str, fields: dict[str, str | None], status: int, outcome: str, tenant: str
+    poor: House, target: str, method: str, fields: dict[str, Any], status: int, outcome: str, tenant: str
 ) -> None:
     """Each is a problem, counted once under whom it proved (400 under nobody), and costs no quota."""
     told = poor.ask(head(target, method, **fields))

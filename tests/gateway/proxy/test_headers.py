@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,13 +22,14 @@ def house(tmp_path: Path) -> House:
     return House(write(tmp_path, server='trusted_proxies = ["10.0.0.0/8", "unix"]'))
 
 
-def sent(house: House, **fields: str | None) -> ScriptedCall:
+def sent(house: House, **fields: Any) -> ScriptedCall:
     """Return the upstream call of a GET with `fields`."""
     house.begin(head("/", **fields))
     return house.call
 
 
 def names(call: ScriptedCall) -> list[str]:
+    """Return the names of the fields that went upstream, in order."""
     return [name.decode() for name, _ in call.headers]
 
 
@@ -142,7 +144,8 @@ def test_an_edge_is_believed_and_continued(house: House) -> None:
     """From a trusted peer X-Forwarded-* goes on, with the peer appended, and so does Via."""
     request = head(
         "/", peer="10.0.0.1", x_forwarded_for="203.0.113.9, 10.2.2.2", x_forwarded_host="www.example.com",
-        x_forwarded_proto="HTTPS", x_request_id="edge-1", via="1.0 fred", x_real_ip="203.0.113.9", forwarded="proto=https",
+        x_forwarded_proto="HTTPS", x_request_id="edge-1", via="1.0 fred", x_real_ip="203.0.113.9",
+        forwarded="proto=https",
     )  # fmt: skip
     house.begin(request)
     call = house.call
@@ -223,7 +226,7 @@ def test_case_085_a_response_is_relayed_as_it_is(house: House) -> None:
 
 
 def test_hop_by_hop_fields_of_a_response(house: House) -> None:
-    """They end here, those that Connection names too, but never what frames the body; a Date is added if there is none."""
+    """They end here, with those that Connection names, but never what frames the body; a missing Date is added."""
     told = house.relayed(
         head("/"),
         200,

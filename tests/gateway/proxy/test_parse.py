@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ipaddress import ip_network
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ def raw(
 
 def code(parsed: Parsed) -> str | None:
     """Return the short name of the rejection."""
-    return parsed.rejection and parsed.rejection.code
+    return None if parsed.rejection is None else parsed.rejection.code
 
 
 HOST = ("host", "api.example.com")
@@ -64,9 +65,9 @@ def test_facts_are_what_was_observed() -> None:
         ({"access_control_request_method": None}, False),
     ],
 )
-def test_a_preflight_has_no_credential(fields: dict[str, str | None], expected: bool) -> None:
+def test_a_preflight_has_no_credential(fields: dict[str, Any], expected: bool) -> None:
     """OPTIONS with Origin and Access-Control-Request-Method and no credential, an empty one being none (Fetch)."""
-    asked = {"origin": "https://app.example.com", "access_control_request_method": "PUT"} | fields
+    asked: dict[str, Any] = {"origin": "https://app.example.com", "access_control_request_method": "PUT"} | fields
     parsed = PARSER.parse(head("/", "OPTIONS", token=None, **asked))
     assert parsed.facts is not None
     assert parsed.facts.preflight is expected

@@ -174,7 +174,7 @@ segments = st.sampled_from(
 
 
 def readings(path: str) -> set[str]:
-    """Return the paths that various servers make of `path`: each decodes, strips parameters and resolves or does not."""
+    """Return what various servers make of `path`: each decodes, strips parameters and resolves, or does not."""
     found = {path}
     for _ in range(3):
         found |= {unquote(one, "latin-1") for one in found}
