@@ -16,10 +16,13 @@ from starlette.applications import Starlette
 from gateway.admin import Health, build_admin
 from gateway.clock import Clock
 from gateway.config import Loaded
+from gateway.config.sections import ServerSection
 from gateway.identity.resolver import build_resolver
 from gateway.pipeline import Pipeline
 from gateway.proxy.asgi import Proxy
 from gateway.proxy.front import Front
+from gateway.proxy.guard import Limits
+from gateway.proxy.lane import Door
 from gateway.proxy.upstream import Upstream
 from gateway.stores import open_store
 from gateway.stores.memory import Backstop
@@ -31,6 +34,8 @@ __all__ = ["Gateway", "compose"]
 
 class Gateway:
     """One gateway. `endpoint` and `admin` are its two ASGI apps; the rest of its life is four calls.
+
+    `door` is where a listener of our own hands its requests in, from `start` on; any other server takes `endpoint`.
 
     `backstop` replaces the fair shares, as the demo's negative control does.
     """
@@ -50,6 +55,7 @@ class Gateway:
         self.endpoint.router.redirect_slashes = False
         #: How many sockets callers hold; set by the server, which alone knows.
         self.callers: Callable[[], int] = int
+        self.door: Door
         self._upstreams: Mapping[str | None, Upstream] = {}
         self._gauges()
 
@@ -69,6 +75,7 @@ class Gateway:
             forwarder=self.telemetry.untrusted_forwarder,
         )
         self.endpoint.router.default = Proxy(front)
+        self.door = Door(front, limits_of(settings.server))
         self.telemetry.start()
         self.health.started = True
 
@@ -79,8 +86,9 @@ class Gateway:
         self.store.tick(now)
 
     def drain(self) -> None:
-        """Say that no new requests are welcome; they are served all the same."""
+        """Say that no new requests are welcome; they are served all the same, on connections that close then."""
         self.health.draining = True
+        self.door.post.draining = True
 
     async def stop(self) -> None:
         """End what is still under way, and write down what was counted."""
@@ -104,6 +112,18 @@ class Gateway:
     def _connections(self) -> dict[str, int]:
         stats = [upstream.stats() for upstream in self._upstreams.values()]
         return {"caller": self.callers(), "upstream": sum(one.idle + one.active for one in stats)}
+
+
+def limits_of(server: ServerSection) -> Limits:
+    """Return what a caller may take of a connection."""
+    return Limits(
+        max_header_bytes=server.max_header_bytes,
+        max_headers=server.max_headers,
+        header_timeout_us=server.header_timeout,
+        body_timeout_us=server.body_timeout,
+        keepalive_timeout_us=server.keepalive_timeout,
+        max_connections_per_address=server.max_connections_per_address,
+    )
 
 
 def compose(loaded: Loaded, backstop: Backstop | None = None) -> Gateway:

@@ -28,9 +28,11 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 import uvloop
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gateway.app import Gateway, compose
 from gateway.errors import GatewayError
+from gateway.proxy.lane import lane
 from policies.units import SECOND
 
 if TYPE_CHECKING:
@@ -103,11 +105,11 @@ class Listener(uvicorn.Server):
         yield
 
 
-def _listener(app: ASGIApp, *, keepalive_us: int, drain_us: int) -> Listener:
+def _listener(app: ASGIApp, http: type[asyncio.Protocol], *, drain_us: int) -> Listener:
     return Listener(
         uvicorn.Config(
             app,
-            http="httptools",
+            http=http,
             ws="none",
             lifespan="off",
             log_config=None,
@@ -116,7 +118,6 @@ def _listener(app: ASGIApp, *, keepalive_us: int, drain_us: int) -> Listener:
             server_header=False,
             date_header=False,
             backlog=BACKLOG,
-            timeout_keep_alive=max(1, keepalive_us // SECOND),
             timeout_graceful_shutdown=max(1, -(-drain_us // SECOND)),
         )
     )
@@ -127,7 +128,7 @@ class _AdminThread(threading.Thread):
 
     def __init__(self, app: ASGIApp, listener: socket.socket) -> None:
         super().__init__(name="evenhand-admin", daemon=True)
-        self._server = _listener(app, keepalive_us=75 * SECOND, drain_us=SECOND)
+        self._server = _listener(app, HttpToolsProtocol, drain_us=SECOND)
         self._socket = listener
 
     def run(self) -> None:
@@ -145,20 +146,23 @@ class _Process:
     def __init__(self, gateway: Gateway, data: socket.socket) -> None:
         self._gateway = gateway
         self._socket = data
-        server = gateway.settings.server
-        self._server = _listener(gateway.endpoint, keepalive_us=server.keepalive_timeout, drain_us=server.drain_timeout)
+        self._server: Listener
         self._stopping: asyncio.Task[None] | None = None
-        gateway.callers = lambda: len(self._server.server_state.connections)
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_stop, number)
         loop.add_signal_handler(signal.SIGHUP, self._on_reload)
-        await self._gateway.start()
+        gateway = self._gateway
+        await gateway.start()
+        server = self._server = _listener(
+            gateway.endpoint, lane(gateway.door), drain_us=gateway.settings.server.drain_timeout
+        )
+        gateway.callers = lambda: len(server.server_state.connections)
         ticks = loop.create_task(self._tick())
         try:
-            await self._server.serve(sockets=[self._socket])
+            await server.serve(sockets=[self._socket])
         finally:
             ticks.cancel()
             await self._gateway.stop()

@@ -21,6 +21,7 @@ Ends: a relayed 5xx is `upstream_error`, any other relayed status `served`; the 
 from __future__ import annotations
 
 import logging
+import math
 from typing import Protocol
 
 from gateway.ports import Decision, Headers, Rejection
@@ -125,6 +126,14 @@ class Exchange:
         """True if the caller waits for a 100 before it sends its body, which asking for the body would send."""
         return self._parsed is not None and b"expect" in self._parsed.fields
 
+    @property
+    def unread(self) -> float:
+        """Octets of the request body that may still come; infinite where its end announces itself."""
+        if self._parsed is None or self._ended:
+            return 0.0
+        length = self._parsed.length
+        return math.inf if length is None else float(length - self._received)
+
     # The source
 
     def begin(self) -> None:
@@ -160,6 +169,11 @@ class Exchange:
             self._reject(_NOT_AS_ANNOUNCED)
         else:
             self._call.finish()
+
+    def turn_back(self, rejection: Rejection) -> None:
+        """End the request for what its server found wrong after the head: the body came too slowly, or malformed."""
+        if not self._over:
+            self._reject(rejection)
 
     def caller_gone(self) -> None:
         """End the upstream call now: the caller left, or its server is stopping."""

@@ -135,6 +135,10 @@ class Parser:
         self._max_bytes = max_header_bytes
         self._max_headers = max_headers
 
+    def trusts(self, peer: str) -> bool:
+        """Return whether `peer` is a proxy of our own."""
+        return self._addresses.trusts(peer)
+
     def parse(self, head: Head) -> Parsed:
         """Return what `head` says, with a rejection if it cannot be passed on."""
         fields: dict[bytes, bytes] = {}

@@ -1,0 +1,79 @@
+"""Deadlines of many connections on one timer.
+
+A `call_later` for every read would cost more than the read. Here a connection writes its deadline into a slot of a
+coarse wheel; moving it later is one assignment, since a slot that comes up only asks whether it is really due.
+
+Rules
+1. A deadline is met at most `GRAIN` seconds late, never early.
+2. A connection stands in at most one slot for each deadline it had moved *earlier*; stale slots are skipped.
+3. The timer runs only while something stands in the wheel.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+__all__ = ["GRAIN", "Deadlines", "Due"]
+
+#: Seconds between two looks at the wheel.
+GRAIN = 0.25
+
+
+class Due(Protocol):
+    """Something with a deadline. `deadline` is in loop time, 0.0 for none; `filed` belongs to the wheel."""
+
+    deadline: float
+    filed: int
+
+    def on_deadline(self, now: float) -> None:
+        """Act: the deadline has passed, and was set to 0.0 before this call."""
+        ...
+
+
+class Deadlines:
+    """The wheel of one event loop."""
+
+    __slots__ = ("_handle", "_loop", "_slots")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._slots: dict[int, list[Due]] = {}
+        self._handle: asyncio.TimerHandle | None = None
+
+    def set(self, due: Due, deadline: float) -> None:
+        """Give `due` a deadline in loop time, replacing the one it had."""
+        due.deadline = deadline
+        slot = int(deadline / GRAIN) + 1
+        if due.filed == 0 or slot < due.filed:
+            self._file(due, slot)
+
+    def clear(self, due: Due) -> None:
+        """Take the deadline back."""
+        due.deadline = 0.0
+
+    def _file(self, due: Due, slot: int) -> None:
+        due.filed = slot
+        self._slots.setdefault(slot, []).append(due)
+        if self._handle is None:
+            self._handle = self._loop.call_later(GRAIN, self._turn)
+
+    def _turn(self) -> None:
+        now = self._loop.time()
+        current = int(now / GRAIN)
+        self._handle = None
+        for slot in [slot for slot in self._slots if slot <= current]:
+            for due in self._slots.pop(slot):
+                if due.filed == slot:
+                    self._visit(due, now)
+        if self._slots and self._handle is None:
+            self._handle = self._loop.call_later(GRAIN, self._turn)
+
+    def _visit(self, due: Due, now: float) -> None:
+        due.filed = 0
+        deadline = due.deadline
+        if deadline > now:
+            self._file(due, int(deadline / GRAIN) + 1)
+        elif deadline:
+            due.deadline = 0.0
+            due.on_deadline(now)

@@ -1,0 +1,106 @@
+"""One response, written to one connection.
+
+Rules
+1. The framing is ours and follows from the request (RFC 9112 section 6): no body for HEAD, 204 and 304; the announced
+   length where there is one; chunked for HTTP/1.1; the end of the connection for HTTP/1.0.
+2. `Connection: close` is said whenever we will close, and then we do.
+3. A response is complete only if `end` was called and what was announced was sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+
+from gateway.ports import Headers
+from gateway.proxy.answer import Answer
+
+__all__ = ["Writer"]
+
+_STATUS_LINES = {
+    number: f"HTTP/1.1 {number} {HTTPStatus(number).phrase if number in set(HTTPStatus) else ''}\r\n".encode("ascii")
+    for number in range(100, 600)
+}
+_CLOSE = b"connection: close\r\n\r\n"
+_CHUNKED = b"transfer-encoding: chunked\r\n"
+_END = b"\r\n"
+#: Pieces below this are joined with their framing; larger ones are handed over as they are.
+_JOINED = 4096
+
+_BODILESS = frozenset({204, 304})
+
+
+class Writer:
+    """Writes one response. `keep_alive` says whether the connection outlives it; it can only become false."""
+
+    __slots__ = ("_bodiless", "_chunked", "_left", "_old", "_transport", "keep_alive", "started")
+
+    def __init__(self, transport: asyncio.Transport, *, head_only: bool, old: bool, keep_alive: bool) -> None:
+        self._transport = transport
+        self._bodiless = head_only
+        self._old = old
+        self._chunked = False
+        self._left = -1
+        self.keep_alive = keep_alive and not old
+        self.started = False
+
+    def interim(self, status: int, headers: Headers) -> None:
+        """Write a 1xx response; HTTP/1.0 knows none (RFC 9110 section 15.2)."""
+        if not self._old and not self.started:
+            self._transport.write(b"".join([_STATUS_LINES[status], *_lines(headers), _END]))
+
+    def start(self, status: int, headers: Headers) -> None:
+        """Write a response head without Connection and Transfer-Encoding of its own."""
+        self.started = True
+        parts = [_STATUS_LINES[status]]
+        for name, value in headers:
+            if name == b"content-length":
+                if status == 204:
+                    continue
+                self._left = int(value)
+            parts += (name, b": ", value, b"\r\n")
+        if self._bodiless or status in _BODILESS:
+            self._bodiless = True
+            self._left = 0
+        elif self._left < 0:
+            self._chunked = not self._old
+            if self._chunked:
+                parts.append(_CHUNKED)
+            else:
+                self.keep_alive = False
+        parts.append(_END if self.keep_alive else _CLOSE)
+        self._transport.write(b"".join(parts))
+
+    def data(self, chunk: bytes) -> None:
+        """Write the next octets of the body."""
+        if self._bodiless:
+            return
+        if self._chunked:
+            size = len(chunk)
+            if size < _JOINED:
+                self._transport.write(b"%x\r\n%b\r\n" % (size, chunk))
+            else:
+                self._transport.writelines((b"%x\r\n" % size, chunk, _END))
+            return
+        if self._left >= 0:
+            self._left -= len(chunk)
+        self._transport.write(chunk)
+
+    def end(self) -> bool:
+        """Complete the response; False if that cannot be done, because it was announced otherwise."""
+        if self._chunked:
+            self._transport.write(b"0\r\n\r\n")
+        return self._chunked or self._left in (0, -1)
+
+    def answer(self, answer: Answer) -> None:
+        """Write a whole answer of ours in one piece."""
+        self.started = True
+        if answer.close:
+            self.keep_alive = False
+        end = _END if self.keep_alive else _CLOSE
+        body = b"" if self._bodiless else answer.body
+        self._transport.write(b"".join([_STATUS_LINES[answer.status], *_lines(answer.headers), end, body]))
+
+
+def _lines(headers: Headers) -> list[bytes]:
+    return [b"%b: %b\r\n" % field for field in headers]
