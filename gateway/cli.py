@@ -11,12 +11,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["DemoMode", "app", "main", "run"]
 
 PROGRAM = "evenhand"
+
+T = TypeVar("T")
 
 app = typer.Typer(
     name=PROGRAM,
@@ -93,12 +95,16 @@ def _load(path: Path) -> Loaded:
     try:
         loaded = load(path, os.environ)
     except ConfigError as error:
-        for fault in error.faults:
-            sys.stderr.write(f"{fault}\n" if fault.path == str(path) else f"{path}: {fault}\n")
-        raise typer.Exit(2) from None
+        _refuse(path, error)
     for warning in loaded.warnings:
         sys.stderr.write(f"{path}: warning: {warning}\n")
     return loaded
+
+
+def _refuse(path: Path, error: ConfigError) -> NoReturn:
+    for fault in error.faults:
+        sys.stderr.write(f"{fault}\n" if fault.path == str(path) else f"{path}: {fault}\n")
+    raise typer.Exit(2) from None
 
 
 def _print_version(wanted: bool) -> None:
@@ -129,13 +135,23 @@ def serve(config: Config = _DEFAULT) -> int:
     loaded = _load(config)
     from gateway.serve import serve as serve_until_told  # noqa: PLC0415 - rule 3
 
-    return serve_until_told(loaded)
+    try:
+        return serve_until_told(loaded)
+    except ConfigError as error:
+        _refuse(config, error)
 
 
 @app.command()
 def check(config: Config = _DEFAULT) -> None:
     """Validate the configuration: every error at once, and what deserves a second look."""
     loaded = _load(config)
+    from gateway.clock import Clock  # noqa: PLC0415 - rule 3
+    from gateway.identity.resolver import build_resolver  # noqa: PLC0415 - rule 3
+
+    try:
+        build_resolver(loaded.settings, Clock())  # whether the keys of issuers can be used, only who uses them can say
+    except ConfigError as error:
+        _refuse(config, error)
     count = len(loaded.warnings)
     noted = f", {count} warning{'' if count == 1 else 's'}" if count else ""
     sys.stdout.write(f"{config}: ok{noted}\n")
@@ -162,12 +178,9 @@ def token(
 
     made = mint()
     kept = digest(made)
-    try:
-        tenant = parse_own_id(tenant)
-        name = parse_own_id(credential or f"pat-{kept.removeprefix('sha256:')[:8]}")
-        lasting = timedelta(microseconds=parse_wait(expires)) if expires else None
-    except ValueError as error:
-        raise GatewayError(str(error)) from None
+    tenant = _parsed("--tenant", parse_own_id, tenant)
+    name = _parsed("--id", parse_own_id, credential or f"pat-{kept.removeprefix('sha256:')[:8]}")
+    lasting = timedelta(microseconds=_parsed("--expires", parse_wait, expires)) if expires else None
     lines = [
         made,
         "",
@@ -181,6 +194,14 @@ def token(
     if lasting is not None:
         lines.append(f"expires = {datetime.now(UTC) + lasting:%Y-%m-%dT%H:%M:%SZ}")
     sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _parsed(option: str, parse: Callable[[object], T], value: str) -> T:
+    try:
+        return parse(value)
+    except ValueError as error:
+        sys.stderr.write(f"{PROGRAM}: {option}: {error}\n")
+        raise typer.Exit(2) from None
 
 
 def _toml(text: str) -> str:
@@ -198,10 +219,13 @@ def schema() -> None:
 
 @app.command()
 def demo(
-    seconds: Annotated[float, typer.Option("--seconds", min=1, max=86_400, metavar="N", help="How long.")] = 20.0,
+    seconds: Annotated[
+        int | None,
+        typer.Option("--seconds", min=1, max=86_400, metavar="N", help="How long; half a minute if left out."),
+    ] = None,
     mode: Annotated[DemoMode, typer.Option("--mode", help="What limits it.")] = DemoMode.EVENHAND,
 ) -> int:
     """Run an origin, a gateway, a dozen light tenants and one backfill; the live table shows who is served."""
     from gateway.demo import run as run_demo  # noqa: PLC0415 - rule 3
 
-    return run_demo(seconds, mode.value) or 0
+    return run_demo(seconds, mode.value)

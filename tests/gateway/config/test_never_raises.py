@@ -22,7 +22,7 @@ __all__: list[str] = []
 WORDS = (
     "", "a", "acme", "5/s", "0/s", "1/s burst 0.5", "10s", "0s", "64KiB", "enforce", "off", "sized", "interactive",
     "batch", "http://a", "https://a/b", "unix:/x", "127.0.0.1:8081", "0.0.0.0:0", "10.0.0.0/8", "memory:", "redis://a",
-    "deny:20", "*", "/a/**", "/a", "GET", "RS256", "HS256", "s" * 64, "sha256:" + "0" * 64, "${A}", "${A:-}", "$", "key",
+    "deny:20", "*", "/a/**", "/a", "RS256", "HS256", "s" * 64, "sha256:" + "0" * 64, "${A}", "${A:-}", "$", "key",
     "upstream", "user", "\x7f", "\u202e", "é" * 80,
 )  # fmt: skip
 
