@@ -106,7 +106,7 @@ class Gateway:
         base = {
             "server": {"listen": self.address, "admin": self.admin, "drain_timeout": "5s"},
             # Short, so that a test sees the pool go back to nothing.
-            "upstream": {"url": upstream, "keepalive_timeout": "1s"},
+            "upstream": {"url": upstream, "keepalive_timeout": "250ms"},
             "backstop": {"quota": "100/s burst 100"},
             "telemetry": {"decision_log": str(self.log), "admit_sample": 1.0},
         }

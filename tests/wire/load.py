@@ -48,8 +48,7 @@ async def at_once(address: str, octets: Sequence[bytes], *, source: str | None =
     async def one(caller: Caller, sent: bytes) -> None:
         await caller.send(sent)
         tally.answers.append((0.0, await caller.response(_method(sent), within)))
-        caller.close()
-        await caller.until_closed()
+        await _leave(caller)
 
     await asyncio.gather(*map(one, callers, octets))
     tally.elapsed = time.monotonic() - start
@@ -83,13 +82,20 @@ async def offer(
             await caller.send(sent)
             answer = await caller.response(_method(sent), 20.0)
             tally.answers.append((at, answer))
+            if not answer.complete or (answer.header("connection") or "").lower() == "close":
+                await _leave(caller)
+                caller = None
         if caller is not None:
-            caller.close()
-            await caller.until_closed()
+            await _leave(caller)
 
     await asyncio.gather(*(worker() for _ in range(connections)))
     tally.elapsed = time.monotonic() - start
     return tally
+
+
+async def _leave(caller: Caller) -> None:
+    caller.close()
+    await caller.until_closed()
 
 
 def _method(octets: bytes) -> str:
