@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
 import signal
 import sys
 import tempfile
@@ -39,6 +40,10 @@ _LEAST, _MOST = 60, 300
 
 _MODULES = {"evenhand": ["gateway", "serve"], "shared-bucket": ["gateway.demo.shared"]}
 _NAMES = {"evenhand": "With Evenhand", "shared-bucket": "With one bucket for all"}
+_OTHER = {
+    "evenhand": "The same night with one bucket for all: evenhand demo --mode shared-bucket",
+    "shared-bucket": "The same night with Evenhand: evenhand demo",
+}
 
 
 def show(seconds: int | None, mode: str) -> int:
@@ -56,7 +61,7 @@ def show(seconds: int | None, mode: str) -> int:
 
 
 class _Screen:
-    """Where lines go: over the last ones on a terminal, below them elsewhere."""
+    """Where lines go: over the last ones on a terminal that has room for them, below them elsewhere."""
 
     def __init__(self) -> None:
         self._terminal = sys.stdout.isatty()
@@ -64,16 +69,19 @@ class _Screen:
 
     def live(self, second: int, phase: str, title: str, rows: Sequence[table.Row], gateway: table.Gateway) -> None:
         """Show the state of one second."""
-        if self._terminal:
-            self.final(title, rows, gateway)
+        lines = table.screen(title, rows, gateway)
+        columns, height = shutil.get_terminal_size()
+        if self._terminal and height > len(lines) + 1:
+            self._over([text[:columns] for text in lines])
         else:
             print(table.line(second, phase, rows, gateway), flush=True)
 
     def final(self, title: str, rows: Sequence[table.Row], gateway: table.Gateway) -> None:
-        """Show the whole table."""
-        lines = table.screen(title, rows, gateway)
-        back = f"\x1b[{self._height}A" if self._height else ""
-        erase = "\x1b[2K" if self._terminal else ""
+        """Show the whole table, to stay."""
+        self._over(table.screen(title, rows, gateway))
+
+    def _over(self, lines: Sequence[str]) -> None:
+        back, erase = (f"\x1b[{self._height}A", "\x1b[2K") if self._height else ("", "")
         print(back + "\n".join(erase + text for text in lines), flush=True)
         self._height = len(lines) if self._terminal else 0
 
@@ -166,7 +174,7 @@ class _Show:
         await self._account(account)
         account.close()
         self._screen.final(self._title("the end", second, cast, admin), rows, self._gateway)
-        print(table.sentence(_NAMES[self._mode], rows, BACKFILL), flush=True)
+        print(f"{table.sentence(_NAMES[self._mode], rows, BACKFILL)}\n{_OTHER[self._mode]}", flush=True)
 
     def _title(self, phase: str, second: int, cast: Night, admin: int) -> str:
         return (

@@ -25,10 +25,10 @@ RETRY_US: Micros = 40_000
 _LIGHT = ("aster", "birch", "cedar", "dahlia", "elm", "fern", "gorse", "hazel", "iris", "juniper", "kelp", "larch")
 _LIGHT_PART = 0.14
 _DEADLINE_US: Micros = 360_000
-#: Of the backstop: the quota of the backfill under Evenhand. With the light tenants' it just fits.
-_BACKFILL_PART = 0.8
+#: Of the backstop: the quota of the backfill under Evenhand. With that of the light tenants it leaves a tenth free.
+_BACKFILL_PART = 0.75
 #: Calls in flight for each unit per second of the backstop: what makes 30 % of the light calls get through (rule 1).
-_IN_FLIGHT = 1.0
+_IN_FLIGHT = 1.07
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def night(backstop: int) -> Night:
         Tenant(name, mint(), f"{quota}/s burst {2 * quota}", per_second=each, deadline_us=_DEADLINE_US)
         for name in _LIGHT
     )
-    own = f"{round(backstop * _BACKFILL_PART)}/s"
+    own = f"{round(backstop * _BACKFILL_PART)}/s burst {max(10, round(backstop * _BACKFILL_PART / 10))}"
     return Night(backstop, light, Tenant(BACKFILL, mint(), own, in_flight=round(backstop * _IN_FLIGHT)))
 
 

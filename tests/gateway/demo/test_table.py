@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.demo import table
+from gateway.demo import show, table
 from gateway.demo.drive import Tally
 from gateway.demo.table import Gateway, percent
 
@@ -79,3 +79,23 @@ def test_before_anybody_called_there_is_no_ratio() -> None:
 def test_an_account_without_figures_is_empty(document: dict[str, Any]) -> None:
     """The gateway has no worst tenant before there were twenty requests."""
     assert Gateway.of(document) == Gateway()
+
+
+@pytest.mark.parametrize(("height", "in_place"), (("50", True), ("10", False)))
+def test_a_terminal_is_redrawn_in_place_if_there_is_room(
+    height: str, in_place: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Lines are cut to its width, and drawn over the last ones; a low terminal gets plain lines."""
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("LINES", height)
+    screen = show._Screen()
+    screen._terminal = True
+    rows = table.rows(TALLIES, 10.0)
+    screen.live(1, "calm", "title", rows, Gateway())
+    first = capsys.readouterr().out
+    screen.live(2, "calm", "title", rows, Gateway())
+    second = capsys.readouterr().out
+    assert "\x1b" not in first
+    assert second.startswith("\x1b[") is in_place
+    assert (max(map(len, first.splitlines())) <= 60) is in_place
+    assert (len(first.splitlines()) == 1) is not in_place

@@ -1,0 +1,91 @@
+"""The demo as it is started by hand: real processes, real sockets, both modes of the same night."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from gateway.demo.processes import Children
+from gateway.errors import GatewayError
+
+__all__: list[str] = []
+
+SENTENCE = re.compile(
+    r"of all calls ([\d.]+) % got through, and of those of the worst tenant \((\w+)\) ([\d.]+) %; "
+    r"the light tenants together: ([\d.]+) %\."
+)
+
+
+def demo(*arguments: str) -> subprocess.Popen[str]:
+    """Start the demo with its output in a pipe."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "gateway", "demo", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def played(mode: str) -> tuple[float, float, float, str]:
+    """Play six seconds and return aggregate, worst and light ones, in per cent, and all that was printed."""
+    with demo("--seconds", "6", "--mode", mode) as child:
+        text, _ = child.communicate(timeout=60)
+    assert child.returncode == 0, text
+    found = SENTENCE.search(text)
+    assert found is not None, text
+    return float(found[1]), float(found[3]), float(found[4]), text
+
+
+def test_the_same_night_spares_everybody_or_only_the_backfill() -> None:
+    """With Evenhand the worst tenant does as well as all together; with one bucket the aggregate hides who paid."""
+    aggregate, worst, light, text = played("evenhand")
+    assert aggregate >= 90
+    assert worst >= 90
+    assert light >= 95
+    assert re.search(r"^backfill .* key [\d,.]+", text, re.MULTILINE), "held to its own quota"
+    bucket_aggregate, bucket_worst, bucket_light, text = played("shared-bucket")
+    assert bucket_aggregate >= 75, "nobody would look twice at that figure"
+    assert bucket_light <= 65
+    assert bucket_worst <= min(60, worst - 30)
+    assert "backstop " in text
+
+
+@pytest.mark.parametrize("number", (signal.SIGINT, signal.SIGTERM))
+def test_it_ends_early_with_the_same_figures_and_leaves_nobody_behind(number: signal.Signals) -> None:
+    """Ctrl-C is a way to end it, not an error; output comes at once and every second."""
+    with demo("--seconds", "60") as child:
+        assert child.stdout is not None
+        assert "evenhand demo" in child.stdout.readline()
+        lines = [child.stdout.readline() for _ in range(4)]
+        assert any(text.startswith("Dashboard: http://127.0.0.1:") for text in lines), lines
+        family = psutil.Process(child.pid).children(recursive=True)
+        assert len(family) >= 2
+        child.send_signal(number)
+        began = time.monotonic()
+        rest = child.stdout.read()
+        assert child.wait(timeout=20) == 0
+    assert time.monotonic() - began < 15
+    assert SENTENCE.search(rest), rest
+    assert "Traceback" not in rest
+    assert not [process for process in family if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_a_child_that_dies_is_one_sentence(tmp_path: Path) -> None:
+    """With its last words, and the others are ended."""
+    with Children(tmp_path) as children:
+        port, _ = children.origin()
+        assert port > 0
+        children.gateway(["gateway", "serve"], tmp_path / "missing.toml")
+        for _ in range(600):
+            if children._started[-1][1].poll() is not None:
+                break
+            time.sleep(0.05)
+        with pytest.raises(GatewayError, match=r"gateway ended with 2: .*missing\.toml"):
+            children.check()
