@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import add
 
 from gateway.telemetry.codebook import Codebook, Tally
 from gateway.telemetry.slots import Cells
@@ -31,6 +32,8 @@ _Z = 1.959_963_984_540_054
 #: Of sums by tally: what is offered, and what of it is no part of the in-profile denominator.
 _OFFERED = slice(Tally.SERVED, Tally.REJECTED)
 _EXCUSED = slice(Tally.ABORTED_EARLY, Tally.OVER)
+_NOTHING = [0] * len(Tally)
+_SERVED = int(Tally.SERVED)  # members of an enumeration are slow to look up
 
 
 def ratio(part: int, whole: int) -> float | None:
@@ -139,7 +142,7 @@ def figures(tenant: str, cells: Cells, codebook: Codebook) -> Figures:
 def _sums(cells: Cells, codebook: Codebook) -> list[int]:
     """Return the counts by tally."""
     tallies = codebook.tallies
-    sums = [0] * len(Tally)
+    sums = _NOTHING.copy()
     for code, count in cells.items():
         sums[tallies[code]] += count
     return sums
@@ -161,16 +164,6 @@ class Aggregate:
     def success(self) -> float | None:
         """By request."""
         return ratio(self.served, self.offered)
-
-    def add(self, sums: Sequence[int], offered: int) -> None:
-        """Add the counts of one tenant, by tally."""
-        aborted = sums[Tally.ABORTED] + sums[Tally.ABORTED_EARLY]
-        self.offered += offered
-        self.served += sums[Tally.SERVED]
-        self.upstream_error += sums[Tally.UPSTREAM_ERROR]
-        self.aborted += aborted
-        self.refused += offered - sums[Tally.SERVED] - sums[Tally.UPSTREAM_ERROR] - aborted
-        self.within_share_refused += sums[Tally.WITHIN]
 
     def as_members(self) -> dict[str, object]:
         """Return the members of `aggregate` in `/api/fairness`."""
@@ -238,7 +231,7 @@ def report(
     `shown` are the tenants wanted one by one, None all who had a request. What is not shown costs no memory.
     """
     rows: list[Figures] = []
-    total = Aggregate()
+    totals = _NOTHING
     worst, lowest = _Lowest(), _Lowest()
     successes = 0.0
     busy = 0
@@ -249,12 +242,25 @@ def report(
         offered = sum(sums[_OFFERED])
         if not offered or tenant == REJECTED:
             continue
-        served = sums[Tally.SERVED]
-        total.add(sums, offered)
+        served = sums[_SERVED]
+        totals = list(map(add, totals, sums))
         busy += 1
         successes += served / offered
         worst.consider(tenant, served, offered - sum(sums[_EXCUSED]), cells)
         lowest.consider(tenant, served, offered, cells)
-    total.success_by_tenant = successes / busy if busy else None
     rows = [row for row in rows if row.offered or row.rejected]
+    total = _aggregate(totals, successes / busy if busy else None)
     return Report(window, rows, total, worst.figures(codebook), lowest.figures(codebook))
+
+
+def _aggregate(totals: Sequence[int], success_by_tenant: float | None) -> Aggregate:
+    """Return the sum of all tenants, given by tally."""
+    return Aggregate(
+        offered=sum(totals[_OFFERED]),
+        served=totals[Tally.SERVED],
+        refused=sum(totals[Tally.OWN : Tally.REJECTED]),
+        within_share_refused=totals[Tally.WITHIN],
+        upstream_error=totals[Tally.UPSTREAM_ERROR],
+        aborted=totals[Tally.ABORTED] + totals[Tally.ABORTED_EARLY],
+        success_by_tenant=success_by_tenant,
+    )
