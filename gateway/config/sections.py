@@ -112,7 +112,7 @@ class UpstreamSection(Table):
     retry_budget: Part = option(0.1, doc="Retries, as a part of requests")
     ca_file: CaFile = option("", doc="PEM file of the authorities to trust instead of the system's")
     forward_credential: Flag = option(False, doc="Leave the consumed credential in the request")
-    trace_headers: Flag = option(True, doc="Send Via, X-Request-Id and trace context")
+    trace_headers: Flag = option(True, doc="false: trace context (traceparent and the like) is removed from requests")
 
     @property
     def addresses(self) -> tuple[UpstreamUrl, ...]:
