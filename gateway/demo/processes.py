@@ -2,7 +2,7 @@
 
 Rules
 1. A child is in a session of its own, so Ctrl-C reaches the demo alone, and the demo ends its children in order.
-2. Whatever ends the demo ends them: TERM, a moment to drain, then KILL. The origin also ends with its pipe.
+2. Whatever ends the demo ends them: TERM for the gateway, the end of its pipe for the origin, and after a moment KILL.
 3. What a child says on stderr is kept, and shown if it dies; what it writes goes with the folder.
 """
 
@@ -83,8 +83,11 @@ class Children:
     def stop(self) -> None:
         """End all children, the gateway first, and wait until they are gone."""
         until = time.monotonic() + _DRAIN_SECONDS
-        for _, child in reversed(self._started):
-            child.terminate()
+        for name, child in reversed(self._started):
+            if name == "origin" and child.stdin:
+                child.stdin.close()
+            else:
+                child.terminate()
         for _, child in self._started:
             try:
                 child.wait(max(0.0, until - time.monotonic()))
