@@ -131,7 +131,7 @@ def _root(
 
 @app.command()
 def serve(config: Config = _DEFAULT) -> int:
-    """Serve. SIGTERM drains and leaves."""
+    """Serve until SIGTERM, then drain and leave."""
     loaded = _load(config)
     from gateway.serve import serve as serve_until_told  # noqa: PLC0415 - rule 3
 

@@ -27,6 +27,8 @@ __all__ = [
 _HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_.])?", re.ASCII)
 # What may stand in a path on the wire (RFC 3986 section 3.3), slashes included.
 _PATH = re.compile(r"(?:/(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*)*", re.ASCII)
+# Whatever stands in front of every target must not be readable in more than one way.
+_NOT_PLAIN = re.compile(r"//|/\.\.?(?:/|$)")
 _UNIX = "unix:"
 # 107 bytes are what sun_path holds on Linux, its end included.
 _UNIX_PATH = re.compile(r"unix:/[^\x00-\x1f]{1,106}")
@@ -139,8 +141,8 @@ def parse_upstream(value: object) -> UpstreamUrl:
         raise ValueError("expected an address without user and password, found one that has them")
     if parts.query or parts.fragment or text.endswith(("?", "#")):
         raise ValueError(f"expected an address without query and fragment, found {shown(value)}")
-    if not _PATH.fullmatch(parts.path):
-        raise ValueError(f"expected a path of URL characters, found {shown(value)}")
+    if not _PATH.fullmatch(parts.path) or _NOT_PLAIN.search(parts.path):
+        raise ValueError(f"expected a path of URL characters without dot segments, found {shown(value)}")
     return UpstreamUrl(text)
 
 

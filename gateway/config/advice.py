@@ -52,6 +52,14 @@ def _off(settings: Settings) -> Iterator[Finding]:
             yield ("policies", index, "mode"), f"policy {quoted(policy.name)} is off and limits nothing"
 
 
+def _unlimited_and_limited(settings: Settings) -> Iterator[Finding]:
+    for index, route in enumerate(settings.routes):
+        covering = [policy.name for policy in settings.policies if policy.match.reaches(route) and policy.mode != "off"]
+        if route.unlimited and covering:
+            message = f"says that no named policy covers route {quoted(route.name)}, and {quoted(covering[0])} does"
+            yield ("routes", index, "unlimited"), message
+
+
 def _expired(settings: Settings, now: Micros) -> Iterator[Finding]:
     for number, tenant in enumerate(settings.tenants):
         for index, credential in enumerate(tenant.credentials):
@@ -67,4 +75,5 @@ _SOURCES: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
     _everybody_believed,
     _any_namespace,
     _off,
+    _unlimited_and_limited,
 )

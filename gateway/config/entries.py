@@ -95,6 +95,11 @@ class MatchTable(Table):
     cls: ClassName | None = option(None, alias="class", doc="Class the request runs at")
     method: Method | None = option(None, doc="A method")
 
+    def reaches(self, route: RouteEntry) -> bool:
+        """Return whether some request on `route` can be covered, whoever sends it."""
+        method = "OPTIONS" if self.identity == "preflight" else self.method
+        return self.route in {None, route.name} and (method is None or route.methods is None or method in route.methods)
+
 
 class PolicyEntry(Table):
     """A named limit besides the buckets that every key has."""

@@ -153,14 +153,9 @@ def _covers(match: MatchTable) -> str:
 
 
 def _standing(route: RouteEntry, policies: Sequence[PolicyEntry]) -> Standing:
-    names = [policy.name for policy in policies if policy.mode != "off" and _reaches(policy.match, route)]
+    names = [policy.name for policy in policies if policy.mode != "off" and policy.match.reaches(route)]
     word = "limited" if names else "unlimited" if route.unlimited else "without"
     return Standing(route.name, route.path, word, ", ".join(names) or route.unlimited or "-")
-
-
-def _reaches(match: MatchTable, route: RouteEntry) -> bool:
-    method = "OPTIONS" if match.identity == "preflight" else match.method
-    return match.route in {None, route.name} and (method is None or route.methods is None or method in route.methods)
 
 
 def _upstreams(loaded: Loaded) -> Iterator[Limit]:

@@ -91,7 +91,7 @@ def test_an_upstream_is_an_address_with_a_base(
     "value",
     ("", "127.0.0.1:9000", "ftp://x", "http://", "http:///x", "http://x:0", "http://x:", "http://x:65536", "http://x y",
      "http://é", "http://x?q=1", "http://x#f", "http://x?", "http://x/a b", "http://x/%zz", "http://[::1", "http://[x]",
-     "http://x/\n", "unix:app.sock", 9000, True, None),
+     "http://x/\n", "http://x/a//b", "http://x/a/..", "http://x/./b", "unix:app.sock", 9000, True, None),
 )  # fmt: skip
 def test_nothing_else_is_an_upstream(value: object) -> None:
     """No query, no fragment, nothing that is not a host."""

@@ -10,6 +10,7 @@ import pytest
 from gateway.config import load
 from gateway.errors import ConfigError
 from tests.gateway.config.documents import NOW, failures, loaded, written
+from tests.gateway.proxy.certificates import Authority
 
 __all__: list[str] = []
 
@@ -260,6 +261,15 @@ def test_tls_takes_a_certificate_and_its_key(tmp_path: Path) -> None:
     ]
     (told,) = failures(tmp_path, '[server]\ntls_certificate = "a.pem"\ntls_key = "a.pem"\n')
     assert told.startswith("server.tls_certificate: expected PEM files of a certificate and its own unencrypted key")
+
+
+def test_a_certificate_with_its_key_is_good(tmp_path: Path) -> None:
+    """One file may hold both."""
+    Authority(tmp_path).serve("localhost")
+    (pem,) = tmp_path.glob("server-*.pem")
+    text = f'[server]\ntls_certificate = "{pem.name}"\ntls_key = "{pem.name}"\n'
+    server = loaded(tmp_path, text).settings.server
+    assert server.tls_certificate == server.tls_key == pem
 
 
 def test_now_is_read_from_the_clock_if_nobody_tells(tmp_path: Path) -> None:

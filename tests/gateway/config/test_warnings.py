@@ -67,6 +67,17 @@ def test_it_is_told_what_opens_more_than_it_seems(tmp_path: Path) -> None:
     ]
 
 
+def test_it_is_told_where_a_reason_to_have_no_limit_is_wrong(tmp_path: Path) -> None:
+    """A route cannot both be unlimited on purpose and limited."""
+    text = QUIET + (
+        '[[routes]]\nname = "r"\npath = "/r"\nunlimited = "probes"\nmethods = ["GET"]\n'
+        '[[policies]]\nname = "posts"\nmatch = { method = "POST" }\nkey = ["tenant"]\nquota = "1/s"\n'
+        '[[policies]]\nname = "all"\nkey = ["tenant"]\nquota = "1/s"\n'
+    )
+    told = 'routes[0].unlimited: says that no named policy covers route "r", and "all" does'
+    assert warnings(tmp_path, text) == [told]
+
+
 def test_it_is_told_what_has_ended(tmp_path: Path) -> None:
     """A credential or exemption past its date is kept, and does nothing."""
     text = QUIET + (
