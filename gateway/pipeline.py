@@ -97,14 +97,13 @@ class Pipeline:
         verdict = judge(plan, reading, now, self._random() if reading.refused else 0.0)
         decision.verdict = verdict
         decision.exemption = plan.exemption
-        if self._shadow:
-            verdict.enforced = False
-            if rejection is not None:
-                decision.notes["rejected"] = rejection.code
-        else:
+        verdict.enforced = not self._shadow
+        if rejection is None:
             decision.consumed = resolution.consumed
-            if rejection is not None and verdict.refusal is None:
-                decision.rejection = rejection
+        elif self._shadow:
+            decision.notes["rejected"] = rejection.code
+        elif verdict.refusal is None:
+            decision.rejection = rejection
         decision.decide_ns = (self._clock.now() - now) * 1000
         self.in_flight += 1
         return decision

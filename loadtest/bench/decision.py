@@ -1,10 +1,10 @@
 """What a decision costs, and what a key: `python -m loadtest.bench.decision`.
 
 A decision is plan look-up, take and judge, with the identity at hand: key, tenant, seats of both and a share of the
-backstop, on the memory store, with one tenant and with up to 10,000 taking
-turns (which is then mostly the processor fetching memory). Prints the median over batches in
-nanoseconds, beside the same with one plain bucket for a backstop; then the bytes a key takes at 100,000 keys, and what
-is left of a flood of new ones. Exit code 1 if the first row, the bytes or the bound miss their targets.
+backstop, on the memory store, with one tenant and with many taking turns (10,000 is then mostly the processor fetching
+memory). Prints the median over batches in nanoseconds, beside the same with one plain bucket for a backstop; then the
+bytes a key takes at 100,000 keys, and what is left of a flood of new ones. Exit code 1 if the first row, the bytes or
+the bound miss their targets.
 """
 
 from __future__ import annotations
