@@ -86,7 +86,7 @@ drain_timeout = "1s"
 url = "{upstream}"
 
 [backstop]
-quota = "{cast.backstop}/s burst {max(1, cast.backstop // 10)}"
+quota = "{cast.backstop}/s burst {max(1, cast.backstop // 4)}"
 
 [telemetry]
 decision_log = "off"
