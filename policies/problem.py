@@ -22,7 +22,7 @@ from math import ceil
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
-from policies.charge import NEVER, Charge, Plan, Refusal
+from policies.charge import NEVER, Charge, Plan, Reading, Refusal
 from policies.request import Kind
 from policies.units import SECOND, Micros, Rate
 from policies.verdict import Reason, Verdict, reason_of
@@ -93,23 +93,26 @@ _ROUNDING = 1e-6
 
 @dataclass(slots=True)
 class _Limit:
-    """One own limit of a plan, ready to be told: `opening` is its quoted name in a RateLimit member."""
+    """One own limit of a plan, ready to be told: `opening` is its quoted name and `;r=`, as in a RateLimit member.
+
+    `unit_seconds` is how long one unit takes to come back, None if none ever does.
+    """
 
     name: str
-    opening: str
+    opening: bytes
     units: int
-    rate_us: float
     burst: float
+    unit_seconds: float | None
 
 
 @dataclass(slots=True)
 class _Told:
-    """Everything told of a plan that no reading changes."""
+    """Everything told of a plan that no reading changes; `members` by limit, kind, and whether it is for ever."""
 
     plan: Plan
     limits: tuple[_Limit, ...]
-    policy: bytes
-    details: dict[tuple[str, Kind, bool], str] = field(default_factory=dict)
+    policy: tuple[bytes, bytes]
+    members: dict[tuple[str, Kind, bool], Members] = field(default_factory=dict)
 
 
 class Wording:
@@ -136,28 +139,39 @@ class Wording:
         self, plan: Plan, refusal: Refusal, retry_us: Micros, violated: tuple[str, ...], kind: Kind, request_id: str
     ) -> Members:
         """Return the members of the problem that says `refusal`, in the order in which people read them."""
+        never = refusal.wait_us == NEVER
+        ready = self._of(plan).members
+        key = (refusal.limit, kind, never)
+        if key not in ready:
+            ready[key] = self._unchanging(plan, refusal, kind, never=never)
+        members = ready[key].copy()
+        members["instance"] = f"urn:evenhand:request:{request_id}"
+        members["violated-policies"] = violated
+        if not never:
+            members["retry_after"] = pushback(refusal, retry_us)
+            members["retry_after_ms"] = -(-refusal.wait_us // 1000)
+        return members
+
+    def _unchanging(self, plan: Plan, refusal: Refusal, kind: Kind, *, never: bool) -> Members:
+        """Return the members with places for those that each request has of its own."""
         limit = refusal.limit
         type_uri, title = TYPES[reason_of(limit)]
-        members: Members = {
+        waits = {} if never else {"retry_after": 0, "retry_after_ms": 0}
+        return {
             "type": type_uri,
             "title": title,
             "status": self.status(limit),
-            "detail": self._detail(plan, refusal, kind),
-            "instance": f"urn:evenhand:request:{request_id}",
+            "detail": _detail(plan, refusal, kind),
+            "instance": "",
             "limit": limit,
-            "violated-policies": violated,
+            "violated-policies": (),
             "tenant": plan.tenant,
             "credential": plan.credential,
             "class": plan.cls.label,
+            "retryable": not never,
+            **waits,
+            "owner_action_required": never,
         }
-        after = pushback(refusal, retry_us)
-        if after is None:
-            return members | {"retryable": False, "owner_action_required": True}
-        members["retryable"] = True
-        members["retry_after"] = after
-        members["retry_after_ms"] = -(-refusal.wait_us // 1000)
-        members["owner_action_required"] = False
-        return members
 
     def fields(self, verdict: Verdict) -> Fields:
         """Return the RateLimit fields of an answer: the enforced own limits that apply, `key` first; often none."""
@@ -165,18 +179,17 @@ class Wording:
 
     def _draft(self, verdict: Verdict) -> Fields:
         told = self._of(verdict.plan)
-        standing = _standing(told, verdict)
-        if not standing:
-            return []
         said = [
-            f"{limit.opening};r={left}" if reset is None else f"{limit.opening};r={left};t={reset}"
-            for limit, left, reset in standing
+            b"%b%d" % (limit.opening, left) if reset is None else b"%b%d;t=%d" % (limit.opening, left, reset)
+            for limit, left, reset in _standing(told, verdict.reading)
         ]
-        return [(b"ratelimit-policy", told.policy), (b"ratelimit", ", ".join(said).encode("ascii"))]
+        if not said:
+            return []
+        return [told.policy, (b"ratelimit", said[0] if len(said) == 1 else b", ".join(said))]
 
     def _legacy(self, verdict: Verdict) -> Fields:
         """Tell of one limit: the one that refused, else the one with the least left."""
-        standing = _standing(self._of(verdict.plan), verdict)
+        standing = _standing(self._of(verdict.plan), verdict.reading)
         if not standing:
             return []
         refused = verdict.refusal.limit if verdict.refusal else ""
@@ -186,13 +199,6 @@ class Wording:
 
     def _nothing(self, verdict: Verdict) -> Fields:
         return []
-
-    def _detail(self, plan: Plan, refusal: Refusal, kind: Kind) -> str:
-        key = (refusal.limit, kind, refusal.wait_us == NEVER)
-        details = self._of(plan).details
-        if key not in details:
-            details[key] = _detail(plan, refusal, kind)
-        return details[key]
 
     def _of(self, plan: Plan) -> _Told:
         """Return what is told of `plan`, by identity: hashing a plan costs more than telling it."""
@@ -218,36 +224,38 @@ def pushback(refusal: Refusal, retry_us: Micros) -> int | None:
     return min(seconds, LONGEST_HINT) if reason_of(refusal.limit) in _CLAMPED else seconds
 
 
-def _standing(told: _Told, verdict: Verdict) -> list[tuple[_Limit, int, int | None]]:
-    """Return each own limit with what is left of it and the seconds to tell (None: it never refills)."""
-    reading = verdict.reading
-    if not reading.tokens:  # nothing applies, or no store was there to read
+def _standing(told: _Told, reading: Reading) -> list[tuple[_Limit, int, int | None]]:
+    """Return each own limit with what is left of it and the seconds to tell (None: it never refills).
+
+    There is none where no limit applies, or where no store was there to read.
+    """
+    if not reading.tokens:
         return []
-    waits = {refusal.limit: refusal.wait_us for refusal in reading.refused} if reading.refused else {}
-    return [
-        (limit, min(limit.units, int(tokens + _ROUNDING)) if tokens > 0 else 0, _reset(limit, tokens, waits))
-        for limit, tokens in zip(told.limits, reading.tokens, strict=True)
-    ]
-
-
-def _reset(limit: _Limit, tokens: float, waits: dict[str, Micros]) -> int | None:
-    """Return whole seconds until `limit` admits again if it refused, else until its bucket is full."""
-    wait = waits.get(limit.name) if waits else None
-    if wait is not None:
-        return None if wait == NEVER else -(-wait // SECOND)
-    if tokens + _ROUNDING >= limit.burst:
-        return 0
-    return ceil((limit.burst - tokens) / limit.rate_us / SECOND - _ROUNDING) if limit.rate_us else None
+    waits = {refusal.limit: refusal.wait_us for refusal in reading.refused} if reading.refused else None
+    standing = []
+    for limit, tokens in zip(told.limits, reading.tokens, strict=True):
+        left = int(tokens + _ROUNDING) if tokens > 0 else 0
+        reset: int | None
+        if waits is not None and limit.name in waits:
+            wait = waits[limit.name]
+            reset = None if wait == NEVER else -(-wait // SECOND)
+        elif (missing := limit.burst - tokens) <= _ROUNDING:
+            reset = 0
+        else:
+            reset = None if limit.unit_seconds is None else ceil(missing * limit.unit_seconds - _ROUNDING)
+        standing.append((limit, min(left, limit.units), reset))
+    return standing
 
 
 def _tell(plan: Plan) -> _Told:
     limits, policies = [], []
     for charge in plan.own:
-        opening = f'"{encoded(charge.limit).decode()}"'
+        name = b'"%b"' % encoded(charge.limit)
         units, seconds = _window(_rate(charge))
-        limits.append(_Limit(charge.limit, opening, units, charge.rate_us, charge.burst))
-        policies.append(f"{opening};q={units};w={seconds}")
-    return _Told(plan, tuple(limits), ", ".join(policies).encode("ascii"))
+        unit_seconds = 1 / charge.rate_us / SECOND if charge.rate_us else None
+        limits.append(_Limit(charge.limit, name + b";r=", units, charge.burst, unit_seconds))
+        policies.append(b"%b;q=%d;w=%d" % (name, units, seconds))
+    return _Told(plan, tuple(limits), (b"ratelimit-policy", b", ".join(policies)))
 
 
 def _rate(charge: Charge) -> Rate:

@@ -18,7 +18,7 @@ from gateway.proxy.call import Headers
 from gateway.proxy.dates import Dates
 from gateway.proxy.problems import problem
 from policies.charge import Refusal
-from policies.problem import Members, Wording, encoded, pushback
+from policies.problem import Members, Wording, encoded
 from policies.units import SECOND
 from policies.verdict import Reason, Verdict
 
@@ -93,7 +93,7 @@ class Refuser:
     ) -> Answer:
         request_id = decision.request_id
         members = self._wording.members(verdict.plan, refusal, retry_us, violated, decision.principal.kind, request_id)
-        after = pushback(refusal, retry_us)
+        after = members.get("retry_after")
         more: Headers = [] if after is None else [(b"retry-after", b"%d" % after)]
         more += self._wording.fields(verdict)
         more.append((b"evenhand-refused", encoded(refusal.limit)))
