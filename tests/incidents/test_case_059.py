@@ -143,13 +143,35 @@ async def test_refused_upgrade_is_a_plain_problem(gateway: Gateway, up: Origin, 
         check(await provoke(gateway, books, error, "GET", octets), error, "GET")
 
 
-async def test_method_that_is_not_passed_on(gateway: Gateway, up: Origin) -> None:
-    """TRACE is 405 with what is allowed."""
+@pytest.mark.parametrize(("method", "target"), [("TRACE", "/"), ("CONNECT", "example.com:443")])
+async def test_method_that_is_not_passed_on(gateway: Gateway, up: Origin, method: str, target: str) -> None:
+    """TRACE and CONNECT are 405 with what is allowed."""
     error = Error(405, token("plenty"))
     async with balanced(gateway, up) as books:
-        answer = await provoke(gateway, books, error, "TRACE", request("TRACE", token=error.token))
-    check(answer, error, "TRACE")
+        octets = request(method, target, token=error.token, host=target if method == "CONNECT" else "api.example.com")
+        answer = await provoke(gateway, books, error, method, octets)
+    check(answer, error, method)
     assert "GET" in (answer.header("allow") or "")
+
+
+@pytest.mark.parametrize(
+    "octets",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\nHost: a\n\n",
+        b"GET /\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    ],
+)
+async def test_malformed_octets(gateway: Gateway, up: Origin, octets: bytes) -> None:
+    """What is not a request is 400, in the same shape, and closes the connection."""
+    error = Error(400, None)
+    async with balanced(gateway, up) as books:
+        answer = await provoke(gateway, books, error, "GET", octets)
+    check(answer, error, "GET")
+    assert (answer.header("connection") or "").lower() == "close"
+    assert up.seen == []
 
 
 async def test_body_too_large(gateway: Gateway, up: Origin) -> None:
