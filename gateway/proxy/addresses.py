@@ -76,6 +76,10 @@ class _Name:
         self.asked_at = -math.inf
         self.question: asyncio.Task[None] | None = None
 
+    def answered(self, _question: asyncio.Task[None]) -> None:
+        """Note that nobody is asked any more."""
+        self.question = None
+
     def replace(self, hosts: Sequence[str]) -> None:
         """Take a new answer: known peers stay who they are, those that are gone carry nothing new."""
         known = {peer.host: peer for peer in self.peers}
@@ -130,16 +134,15 @@ class Addresses:
 
     def _ask(self, name: _Name) -> asyncio.Task[None]:
         name.asked_at = self._loop.time()
-        name.question = self._loop.create_task(self._resolve(name))
-        return name.question
+        name.question = question = self._loop.create_task(self._resolve(name))
+        question.add_done_callback(name.answered)
+        return question
 
     async def _resolve(self, name: _Name) -> None:
         try:
             found = await self._lookup(name.url.host, name.url.port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError):
-            found = []
-        finally:
-            name.question = None
+            return
         if found:
             name.replace(_in_turns(found)[:_MOST])
             self.peers = self._fixed + [peer for each in self._names for peer in each.peers]

@@ -83,13 +83,14 @@ class Call:
     """The handle `Upstream.call` returns. Every method may be used at any time, and does nothing once the call ended.
 
     The attributes belong to the pool and its connections. `left` is how much of an announced body is to come, None for
-    a chunked one; `ended` that all of it was written; `keeping` that what is written is also kept in `held`.
+    a chunked one; `ended` that all of it was written; `keeping` that what is written is also kept in `held`; `writable`
+    what the receiver was last told.
     """
 
     __slots__ = (
-        "_line", "_size", "_writable", "body_written", "carrier", "ended", "fields", "first_byte", "held", "host",
+        "_line", "_size", "body_written", "carrier", "ended", "fields", "first_byte", "held", "host",
         "idempotent", "keeping", "left", "method", "over", "paused", "receiver", "retried", "sent", "target",
-        "total_at", "wait_until",
+        "total_at", "wait_until", "writable",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0913, PLR0917 - made once a request, at one place
@@ -119,7 +120,7 @@ class Call:
         self.wait_until = 0.0
         self.held: list[bytes] = []
         self._size = 0
-        self._writable = True
+        self.writable = True
         self.body_written = False
         self.keeping = True
         self.carrier: _Carrier | None = None
@@ -192,8 +193,8 @@ class Call:
 
     def tell(self, *, writable: bool) -> None:
         """Pass on whether more of the body is welcome, if that has changed."""
-        if writable != self._writable and not self.over:
-            self._writable = writable
+        if writable != self.writable and not self.over:
+            self.writable = writable
             self.receiver.on_writable(writable)
 
     def head(self, prefix: bytes, authority: bytes) -> bytes:

@@ -102,7 +102,7 @@ class Connection(asyncio.Protocol):
         if not call.sent:
             call.sent = True
             call.receiver.on_sent()
-        if not self._choked:
+        if not call.writable and not self._choked:
             call.tell(writable=True)
         if call.paused and self.call is call:
             self.pause()

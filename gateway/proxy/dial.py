@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from gateway.proxy.addresses import Addresses, Peer
 from gateway.proxy.connection import Connection
 from gateway.proxy.failure import Failure, FailureKind
 
-__all__ = ["NotConnectedError", "connect", "tls_context"]
+__all__ = ["Dialler", "NotConnectedError", "tls_context"]
 
 
 class NotConnectedError(Exception):
-    """There is no connection to this peer, and why."""
+    """There is no connection, and why."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.detail)
@@ -33,69 +34,71 @@ def tls_context(ca_file: Path | None) -> ssl.SSLContext:
     return context
 
 
-async def connect(
-    addresses: Addresses,
-    make: Callable[[Peer], Connection],
-    context: ssl.SSLContext | None,
-    loop: asyncio.AbstractEventLoop,
-    until: float,
-    first: Peer | None,
-) -> Connection:
-    """Try `first` and then the other peers, each with an even part of the time left until `until`.
+@dataclass(frozen=True, slots=True)
+class Dialler:
+    """Makes connections to the peers of one upstream; `make` returns the protocol of a new one."""
 
-    Raises NotConnectedError with the last failure; cancelled, it leaves no socket behind.
-    """
-    failure = Failure(FailureKind.DNS, "the upstream's name does not resolve")
-    tried: list[Peer] = []
-    try:
-        async with asyncio.timeout_at(until):
-            await addresses.ready()
-    except TimeoutError:
-        failure = _too_slow("")
-    while (peer := first or addresses.choose(loop.time(), tried)) is not None:
-        first = None
-        now = loop.time()
-        share = (until - now) / max(len(addresses.peers) - len(tried), 1)
-        tried.append(peer)
+    addresses: Addresses
+    make: Callable[[Peer], Connection]
+    context: ssl.SSLContext | None
+    loop: asyncio.AbstractEventLoop
+
+    async def connect(self, until: float, first: Peer | None) -> Connection:
+        """Try `first` and then the other peers, each with an even part of the time left until `until` (loop time).
+
+        Raises NotConnectedError with the last failure; cancelled, it leaves no socket behind.
+        """
+        addresses, clock = self.addresses, self.loop.time
+        failure = await self._resolved(until)
+        tried: list[Peer] = []
+        while (peer := first or addresses.choose(clock(), tried)) is not None:
+            first = None
+            share = (until - clock()) / max(len(addresses.peers) - len(tried), 1)
+            tried.append(peer)
+            found = await self._try(peer, clock() + share)
+            if isinstance(found, Connection):
+                peer.succeeded()
+                return found
+            failure = found
+            peer.failed(clock())
+            addresses.refresh(clock(), failed=True)
+        raise NotConnectedError(failure)
+
+    async def _resolved(self, until: float) -> Failure:
+        """Wait for the peers; return what it means if there are none."""
+        try:
+            async with asyncio.timeout_at(until):
+                await self.addresses.ready()
+        except TimeoutError:
+            return _too_slow("")
+        return Failure(FailureKind.DNS, "the upstream's name does not resolve")
+
+    async def _try(self, peer: Peer, until: float) -> Connection | Failure:
         peer.load += 1
         try:
-            async with asyncio.timeout_at(now + share):
-                connection = await _dial(peer, make, context, loop)
-        except NotConnectedError as error:
-            failure = error.failure
-        except TimeoutError:
-            failure = _too_slow(peer.name)
-        else:
-            peer.succeeded()
-            return connection
+            async with asyncio.timeout_at(until):
+                return await self._dial(peer)
+        except ssl.SSLError as error:
+            return _tls(peer, error.reason or "the handshake failed")
+        except TimeoutError:  # ours, or what the kernel says of a peer that never answers
+            return _too_slow(peer.name)
+        except OSError as error:
+            if peer.url.tls and isinstance(error, ConnectionAbortedError | ConnectionResetError):
+                return _tls(peer, "the connection was closed")
+            return Failure(FailureKind.REFUSED, "no connection to the upstream", peer.name)
         finally:
             peer.load -= 1
-        peer.failed(loop.time())
-        addresses.refresh(loop.time(), failed=True)
-    raise NotConnectedError(failure)
 
-
-async def _dial(
-    peer: Peer, make: Callable[[Peer], Connection], context: ssl.SSLContext | None, loop: asyncio.AbstractEventLoop
-) -> Connection:
-    try:
-        if peer.url.unix:
-            _, connection = await loop.create_unix_connection(lambda: make(peer), peer.url.unix)
-        elif peer.url.tls:
-            _, connection = await loop.create_connection(
-                lambda: make(peer), peer.host, peer.port, ssl=context, server_hostname=peer.url.host
+    async def _dial(self, peer: Peer) -> Connection:
+        loop, url = self.loop, peer.url
+        if url.unix:
+            return (await loop.create_unix_connection(lambda: self.make(peer), url.unix))[1]
+        context, name = (self.context, url.host) if url.tls else (None, None)
+        return (
+            await loop.create_connection(
+                lambda: self.make(peer), peer.host, peer.port, ssl=context, server_hostname=name
             )
-        else:
-            _, connection = await loop.create_connection(lambda: make(peer), peer.host, peer.port)
-    except ssl.SSLError as error:
-        raise NotConnectedError(_tls(peer, error.reason or "the handshake failed")) from error
-    except TimeoutError:
-        raise  # an OSError too; also what the kernel says of a peer that never answers
-    except OSError as error:
-        if peer.url.tls and isinstance(error, ConnectionAbortedError | ConnectionResetError):
-            raise NotConnectedError(_tls(peer, "the connection was closed")) from error
-        raise NotConnectedError(Failure(FailureKind.REFUSED, "no connection to the upstream", peer.name)) from error
-    return connection
+        )[1]
 
 
 def _tls(peer: Peer, reason: str) -> Failure:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from gateway.proxy.addresses import Addresses, Peer
 from gateway.proxy.call import Call
 from gateway.proxy.connection import Connection
-from gateway.proxy.dial import NotConnectedError, connect
+from gateway.proxy.dial import Dialler, NotConnectedError
 from gateway.proxy.failure import Failure, FailureKind
 from gateway.proxy.retry import RetryBudget
 
@@ -65,7 +65,7 @@ class Pool:
     ) -> None:
         self._limits = limits
         self._loop = loop
-        self._context = context
+        self._dialler = Dialler(addresses, self._connection, context, loop)
         self._budget = RetryBudget(limits.retry_budget, limits.connections, loop.time())
         self._line: OrderedDict[Call, None] = OrderedDict()
         self._connecting: OrderedDict[Call, Attempt] = OrderedDict()
@@ -157,8 +157,7 @@ class Pool:
         self.addresses.refresh(now)
         peer = self.addresses.choose(now)
         connection = self._idle(peer, call) if peer is not None else None
-        full = len(self._attempts) + len(self.connections) >= self._limits.connections
-        if connection is None and full:
+        if connection is None and len(self._attempts) + len(self.connections) >= self._limits.connections:
             connection = self._any_idle(call)
             if connection is None:
                 return False
@@ -194,14 +193,15 @@ class Pool:
         if self._closed or connection.peer.retired:
             connection.close()
             return
-        call = next((call for call in self._connecting if not call.retried), None)
+        call = next((call for call in self._connecting if not call.retried), None) if self._connecting else None
         if call is not None:
             self._connecting.pop(call).call = None
             self._hand(connection, call)
         else:
             connection.deadline = self._loop.time() + self._limits.keepalive_timeout
             connection.peer.idle[connection] = None
-        self._pump()
+        if self._line:
+            self._pump()
 
     def _pump(self) -> None:
         """Serve the line as far as there are seats and slots."""
@@ -226,7 +226,7 @@ class Pool:
 
     async def _connect(self, attempt: Attempt, until: float, first: Peer | None) -> None:
         try:
-            connection = await connect(self.addresses, self._connection, self._context, self._loop, until, first)
+            connection = await self._dialler.connect(until, first)
         except NotConnectedError as error:
             self._not_connected(attempt, error.failure)
         else:
@@ -320,6 +320,7 @@ class Pool:
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
+            self.addresses.close()
             self._empty.set()
 
 

@@ -36,7 +36,7 @@ class Response:
     """
 
     __slots__ = (
-        "_coding", "_headers", "_left", "_length", "_parser", "_quiet", "_receiver", "_seen", "_without_body",
+        "_chunked", "_headers", "_left", "_length", "_parser", "_quiet", "_receiver", "_seen", "_without_body",
         "complete", "fault", "interim", "keep", "status",
     )  # fmt: skip
 
@@ -47,9 +47,8 @@ class Response:
         self._left = _PARSING
         self._quiet = self._seen = self.status = 0
         self._length = -1
-        self._coding: bytes | None = None
         self._headers: Headers = []
-        self.complete = self.keep = self.interim = False
+        self.complete = self.keep = self.interim = self._chunked = False
         self.fault = ""
 
     @property
@@ -85,47 +84,38 @@ class Response:
 
     def on_message_begin(self) -> None:
         """Start a head; after the response, a second one is too much."""
+        self._headers = []
         if self.complete:
             self.keep = False
             self._receiver = None
-        else:
-            self._headers = []
-            self._length = -1
-            self._coding = None
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a field of the head; trailers are dropped, as any recipient may (RFC 9110 section 6.5.1)."""
-        if self.status:
-            return
+        """Take a field of the head, or a trailer, which is dropped as any recipient may (RFC 9110 section 6.5.1)."""
         self._headers.append((name, value))
-        size = len(name)
-        if size == 14 and name.lower() == b"content-length":
-            self._length = int(value)
-        elif size == 17 and name.lower() == b"transfer-encoding":
-            self._coding = value.lower() if self._coding is None else b""
 
     def on_headers_complete(self) -> None:
         """Judge the head and pass it on."""
         receiver = self._receiver
         if receiver is None:
             return
+        headers, self._headers = self._headers, []
         status: int = self._parser.get_status_code()
         version = self._parser.get_http_version()
-        fault = self._judge(status, version)
+        fault = self._judge(status, version, headers)
         if fault:
             self._fail(fault)
             return
         self._quiet = 0
         if status < 200:
             self.interim = True
-            receiver.on_interim(status, self._headers)
+            receiver.on_interim(status, headers)
             return
         self.status = status
         self.keep = self._parser.should_keep_alive()
         if self._without_body:
             self.complete = True
-            self.keep = self.keep or (version == "1.1" and not self._says_close())
-        receiver.on_response(status, self._headers)
+            self.keep = self.keep or (version == "1.1" and not _says_close(headers))
+        receiver.on_response(status, headers)
 
     def on_body(self, chunk: bytes) -> None:
         """Pass a slice of the body on."""
@@ -143,25 +133,28 @@ class Response:
 
     # How it is judged
 
-    def _judge(self, status: int, version: str) -> str:
+    def _judge(self, status: int, version: str, headers: Headers) -> str:
+        self._length = -1
+        coding = None
+        for name, value in headers:
+            size = len(name)
+            if size == 14 and name.lower() == b"content-length":
+                self._length = int(value)
+            elif size == 17 and name.lower() == b"transfer-encoding":
+                coding = value.lower() if coding is None else b""
+        self._chunked = coding is not None
         if version not in _VERSIONS or not 100 <= status <= 599:
             return f"the upstream responded with HTTP/{version} and status {status}"
         if status == 101:
             return "the upstream switched protocols unasked"
-        if len(self._headers) > HEADERS_LIMIT or (self._quiet > HEAD_LIMIT and self._head_size() > HEAD_LIMIT):
+        if len(headers) > HEADERS_LIMIT or (self._quiet > HEAD_LIMIT and _size(headers) > HEAD_LIMIT):
             return "the upstream's response head is too large"
-        if self._coding is not None and (self._coding != b"chunked" or version == "1.0"):
+        if coding is not None and (coding != b"chunked" or version == "1.0"):
             return "the upstream's response has a transfer coding other than chunked"
         return ""
 
-    def _head_size(self) -> int:
-        return sum(len(name) + len(value) + 4 for name, value in self._headers)
-
-    def _says_close(self) -> bool:
-        return any(name.lower() == b"connection" and b"close" in value.lower() for name, value in self._headers)
-
     def _choose_path(self) -> None:
-        if self.complete or self._coding is not None:
+        if self.complete or self._chunked:
             return
         self._left = _UNTIL_CLOSE if self._length < 0 else self._length - self._seen
         self._quiet = 0
@@ -183,3 +176,11 @@ class Response:
         if not self.complete:
             self.fault = self.fault or fault
             self._receiver = None
+
+
+def _size(headers: Headers) -> int:
+    return sum(len(name) + len(value) + 4 for name, value in headers)
+
+
+def _says_close(headers: Headers) -> bool:
+    return any(name.lower() == b"connection" and b"close" in value.lower() for name, value in headers)

@@ -158,7 +158,7 @@ async def test_case_077_cancelled_calls_give_their_slots_back() -> None:
                         told.silent = True
                         told.call.cancel()
                 else:
-                    assert (await told.end()).kind in {"done", "reset"}
+                    assert (await told.end()).kind in {"done", "reset", "refused"}  # cut, maybe while connecting
                 if dice.random() < 0.01:
                     origin.cut_all()
 
