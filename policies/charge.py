@@ -10,7 +10,7 @@ Rules
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from policies.request import Class
 from policies.units import NEVER, Micros, Rate, RequestUnits, Seats
@@ -81,6 +81,8 @@ class Plan:
     seats: tuple[SeatCharge, ...]
     share: ShareCharge | None
     exemption: str = ""
+    #: Room for what is worked out once per plan elsewhere (how it is told); no part of the plan.
+    memo: list[object] = field(init=False, default_factory=list, compare=False, repr=False)
 
 
 @dataclass(slots=True)

@@ -85,8 +85,6 @@ _CALLERS = {
 #: Integers of RFC 9651 have at most 15 digits.
 _LARGEST = 999_999_999_999_999
 _UNITS_OF_TIME = ((1, "second"), (60, "minute"), (3600, "hour"), (86_400, "day"))
-#: Plans remembered; about 1 KB each.
-_REMEMBERED = 10_000
 #: Bucket levels are floats: a whole token may read as 0.9999999.
 _ROUNDING = 1e-6
 
@@ -109,7 +107,7 @@ class _Limit:
 class _Told:
     """Everything told of a plan that no reading changes; `members` by limit, kind, and whether it is for ever."""
 
-    plan: Plan
+    wording: Wording
     limits: tuple[_Limit, ...]
     policy: tuple[bytes, bytes]
     members: dict[tuple[str, Kind, bool], Members] = field(default_factory=dict)
@@ -121,12 +119,11 @@ class Wording:
     `backstop_status` is 429 or 503; `fields` is "draft-11", "legacy" or "off" (`[refusal] headers`).
     """
 
-    __slots__ = ("_backstop_status", "_fields", "_told")
+    __slots__ = ("_backstop_status", "_fields")
 
     def __init__(self, backstop_status: int = 429, fields: str = "draft-11") -> None:
         self._backstop_status = backstop_status
         self._fields = {"draft-11": self._draft, "legacy": self._legacy, "off": self._nothing}[fields]
-        self._told: dict[int, _Told] = {}
 
     def status(self, limit: str) -> int:
         """Return the status of a refusal by `limit`: 429, 503, or `[backstop] status`."""
@@ -201,12 +198,13 @@ class Wording:
         return []
 
     def _of(self, plan: Plan) -> _Told:
-        """Return what is told of `plan`, by identity: hashing a plan costs more than telling it."""
-        told = self._told.get(id(plan))
-        if told is None or told.plan is not plan:
-            if len(self._told) >= _REMEMBERED:
-                self._told.clear()
-            told = self._told[id(plan)] = _tell(plan)
+        """Return what is told of `plan`; the plan keeps it, so it is found without hashing and goes with it."""
+        if plan.memo:
+            told = plan.memo[0]
+            if isinstance(told, _Told) and told.wording is self:
+                return told
+        told = _tell(self, plan)
+        plan.memo[:] = [told]
         return told
 
 
@@ -247,7 +245,7 @@ def _standing(told: _Told, reading: Reading) -> list[tuple[_Limit, int, int | No
     return standing
 
 
-def _tell(plan: Plan) -> _Told:
+def _tell(wording: Wording, plan: Plan) -> _Told:
     limits, policies = [], []
     for charge in plan.own:
         name = b'"%b"' % encoded(charge.limit)
@@ -255,7 +253,7 @@ def _tell(plan: Plan) -> _Told:
         unit_seconds = 1 / charge.rate_us / SECOND if charge.rate_us else None
         limits.append(_Limit(charge.limit, name + b";r=", units, charge.burst, unit_seconds))
         policies.append(b"%b;q=%d;w=%d" % (name, units, seconds))
-    return _Told(plan, tuple(limits), (b"ratelimit-policy", b", ".join(policies)))
+    return _Told(wording, tuple(limits), (b"ratelimit-policy", b", ".join(policies)))
 
 
 def _rate(charge: Charge) -> Rate:

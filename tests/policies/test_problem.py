@@ -251,13 +251,15 @@ def test_off_tells_nothing() -> None:
     assert fields(verdict(plan(charge("key", 4)), (1.0,)), "off") == {}
 
 
-def test_plans_are_told_apart_and_forgotten() -> None:
-    """What is remembered belongs to one plan, and there is a bound on how many are remembered."""
-    wording = Wording()
-    for number in range(10_050):
-        of = plan(charge("key", number + 1))
-        assert wording.fields(verdict(of, (1.0,)))[0][1] == b'"key";q=%d;w=1' % (number + 1)
-    assert len(wording._told) <= 10_000
+def test_each_configuration_has_its_own_words() -> None:
+    """A plan that outlives a reload is told as whoever tells it would, not as somebody did before."""
+    of = plan(charge("key", 4))
+    before, after = Wording(429), Wording(503, "legacy")
+    for wording, status, name in ((before, 429, b"ratelimit-policy"), (after, 503, b"x-ratelimit-limit")):
+        told = wording.members(of, Refusal("share", 1), 1, ("share",), Kind.USER, "x")
+        assert told["status"] == status
+        assert wording.fields(verdict(of, (1.0,)))[0][0] == name
+    assert of == plan(charge("key", 4))
 
 
 names = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=40)
