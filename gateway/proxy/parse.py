@@ -89,6 +89,7 @@ _READ = frozenset(
 _HOST = re.compile(rb"(?:\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._~!$&'()*+;=%-]{1,255})(?::[0-9]{0,5})?")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _METHOD = re.compile(rb"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,32}")
+_METHODS = {method.encode(): method for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")}
 _VERSIONS = frozenset({"1.0", "1.1", "2", "2.0", "3", "3.0"})
 
 _BAD_METHOD = Rejection(400, "bad-request", "The method is not a token.")
@@ -114,7 +115,7 @@ class Parser:
     a difference; `rewritten` says that some route or upstream changes the beginning of paths.
     """
 
-    __slots__ = ("_addresses", "_ids", "_max_bytes", "_max_headers", "_pseudonym", "_rewritten", "_route")
+    __slots__ = ("_addresses", "_ids", "_last_host", "_max_bytes", "_max_headers", "_pseudonym", "_rewritten", "_route")
 
     def __init__(
         self,
@@ -134,6 +135,7 @@ class Parser:
         self._rewritten = rewritten
         self._max_bytes = max_header_bytes
         self._max_headers = max_headers
+        self._last_host = b"localhost"
 
     def trusts(self, peer: str) -> bool:
         """Return whether `peer` is a proxy of our own."""
@@ -172,22 +174,30 @@ class Parser:
         fields = parsed.fields
         if head.version not in _VERSIONS:
             return _VERSION
-        if not _METHOD.fullmatch(head.method):
-            return _BAD_METHOD
-        if head.method == b"CONNECT":
-            return _METHOD_REFUSED
+        method = _METHODS.get(head.method)
+        if method is None:
+            if not _METHOD.fullmatch(head.method):
+                return _BAD_METHOD
+            if head.method == b"CONNECT":
+                return _METHOD_REFUSED
+            method = head.method.decode("ascii")
         origin = origin_form(head.target)
         if origin is None or (head.target == b"*" and head.method != b"OPTIONS"):
             return _BAD_TARGET
         parsed.target, authority = origin
         path = "*" if parsed.target == b"*" else canonical(parsed.target, rewritten=self._rewritten)
-        method = head.method.decode("ascii")
         if path is None or ("%2F" in path and self._route(method, path) != self._route(method, decoded(path))):
             return _AMBIGUOUS
         parsed.facts = self._facts(head, fields, method, path)
         host = fields.get(b"host")
         parsed.host = authority or host or b""
-        if (host is None and head.version != "1.0") or not _valid_host(host) or not _valid_host(authority):
+        # Most requests name the host of the one before.
+        if host != self._last_host:
+            if (host is None and head.version != "1.0") or not _valid_host(host):
+                return _BAD_HOST
+            if host is not None:
+                self._last_host = host
+        if not _valid_host(authority):
             return _BAD_HOST
         return _frame(head, parsed)
 
