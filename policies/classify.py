@@ -12,15 +12,14 @@ Rules
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from policies.cost import UNMATCHED, route_name
 from policies.errors import PolicyError
-from policies.policy import Characteristic, Mode, Policy, PolicySet, Route
-from policies.rank import lowest
+from policies.policy import Characteristic, ClassRule, Mode, Policy, PolicySet, Route
 from policies.request import Class, Kind, Principal, key_name
 
-__all__ = ["Classifier", "applicable", "bounded", "bucket_of", "path_pattern"]
+__all__ = ["Classifier", "applicable", "bounded", "bucket_of", "lowest", "path_pattern"]
 
 #: A route table: the alternation of its patterns, and the route of each group of it.
 _Table = tuple[re.Pattern[str], tuple[int, ...]]
@@ -51,6 +50,11 @@ def _asked(field: str) -> list[Class]:
     """Return the classes named in an Evenhand-Class field; repeated fields come as one list. Other words are noise."""
     words = (word.strip().lower() for word in field.split(","))
     return [_CLASSES[word] for word in words if word in _CLASSES]
+
+
+def lowest(classes: tuple[ClassRule, ...], among: Iterable[Class]) -> Class:
+    """Return the lowest class of `among`: the greatest priority number, of equal ones the later in `Class`."""
+    return max(among, key=lambda cls: (classes[cls].priority, cls))
 
 
 class Classifier:

@@ -8,13 +8,12 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from policies.policy import ClassRule
 from policies.request import Class
 
-__all__ = ["Rank", "lowest", "rank"]
+__all__ = ["Rank", "rank"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +36,3 @@ def rank(classes: tuple[ClassRule, ...], cls: Class) -> Rank:
     low = any(rule.priority < priority for rule in classes)
     floor = max((rule.floor for rule in lower if rule.reserve > 0.0), default=0.0)
     return Rank(low=low, reserve=classes[cls].reserve if low else 0.0, floor=floor)
-
-
-def lowest(classes: tuple[ClassRule, ...], among: Iterable[Class]) -> Class:
-    """Return the lowest class of `among`; of equal priorities, the later in `Class`."""
-    return max(among, key=lambda cls: (classes[cls].priority, cls))

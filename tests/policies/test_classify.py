@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from policies.classify import Classifier, applicable, bounded, bucket_of, path_pattern
+from policies.classify import Classifier, applicable, bounded, bucket_of, lowest, path_pattern
 from policies.cost import UNMATCHED
 from policies.errors import PolicyError
-from policies.policy import Characteristic, Match, Mode, Policy, Route
+from policies.policy import Characteristic, ClassRule, Match, Mode, Policy, Route
 from policies.request import Class, Kind, Principal
 from tests.policies.documents import anonymous, job, policy_set, quota, rejected, user
 
@@ -190,3 +190,22 @@ def test_buckets_are_bounded_by_the_configuration(
 ) -> None:
     """Only addresses, projects and what a token alone vouches for can be multiplied by callers."""
     assert bounded(policy_set(), _policy(Match(), *key), principal) is expected
+
+
+USUAL = (ClassRule(0), ClassRule(1, reserve=0.25, floor=0.05))
+EQUAL = (ClassRule(0), ClassRule(0, reserve=0.25, floor=0.05))
+UPSIDE_DOWN = (ClassRule(1, reserve=0.5, floor=0.1), ClassRule(0))
+
+
+@pytest.mark.parametrize(
+    ("classes", "among", "expected"),
+    [
+        (USUAL, (INTERACTIVE, BATCH), BATCH),
+        (USUAL, (INTERACTIVE,), INTERACTIVE),
+        (EQUAL, (BATCH, INTERACTIVE), BATCH),
+        (UPSIDE_DOWN, (BATCH, INTERACTIVE), INTERACTIVE),
+    ],
+)
+def test_lowest(classes: tuple[ClassRule, ...], among: tuple[Class, ...], expected: Class) -> None:
+    """The lowest class has the greatest priority number; of equals it is the later one."""
+    assert lowest(classes, among) is expected

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from policies.policy import ClassRule
-from policies.rank import Rank, lowest, rank
+from policies.rank import Rank, rank
 from policies.request import Class
 
 __all__: list[str] = []
@@ -34,17 +34,3 @@ UPSIDE_DOWN = (ClassRule(1, reserve=0.5, floor=0.1), ClassRule(0))
 def test_rank_follows_priority(classes: tuple[ClassRule, ...], cls: Class, expected: Rank) -> None:
     """A greater priority number is lower; only the lower leaves a reserve, and without a reserve there is no floor."""
     assert rank(classes, cls) == expected
-
-
-@pytest.mark.parametrize(
-    ("classes", "among", "expected"),
-    [
-        (USUAL, (INTERACTIVE, BATCH), BATCH),
-        (USUAL, (INTERACTIVE,), INTERACTIVE),
-        (EQUAL, (BATCH, INTERACTIVE), BATCH),
-        (UPSIDE_DOWN, (BATCH, INTERACTIVE), INTERACTIVE),
-    ],
-)
-def test_lowest(classes: tuple[ClassRule, ...], among: tuple[Class, ...], expected: Class) -> None:
-    """The lowest class has the greatest priority number; of equals it is the later one."""
-    assert lowest(classes, among) is expected
