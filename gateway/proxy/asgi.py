@@ -24,9 +24,10 @@ from starlette.types import Message, Receive, Scope, Send
 from gateway.ports import Headers
 from gateway.proxy.address import UNIX
 from gateway.proxy.answer import Answer
-from gateway.proxy.exchange import Exchange, Sink
+from gateway.proxy.exchange import Exchange
 from gateway.proxy.front import Front
 from gateway.proxy.parse import Head
+from gateway.proxy.sink import Sink
 
 __all__ = ["HELD", "LINGER", "WATCH_AFTER", "Proxy"]
 
@@ -119,6 +120,7 @@ class _Shell:
                 self._timer.cancel()
             if self._pump is not None:
                 self._pump.cancel()
+                self._pump = None  # how it ended would refer to us
             exchange.caller_gone()
 
     def _watch(self, exchange: Exchange) -> None:
@@ -129,6 +131,7 @@ class _Shell:
             self._start_pump()
 
     def _start_pump(self) -> None:
+        self._timer = None  # it refers to us
         if self._pump is None and not self._finished:
             self._pump = asyncio.get_running_loop().create_task(self._read())
             self._pump.add_done_callback(self._pumped)

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import Protocol
 
 from gateway.ports import Decision, Headers, Rejection
 from gateway.proxy.answer import Answer, Asked
@@ -30,10 +29,11 @@ from gateway.proxy.call import Call
 from gateway.proxy.failure import Failure, FailureKind
 from gateway.proxy.front import Front
 from gateway.proxy.parse import Head, Parsed
+from gateway.proxy.sink import NOBODY, Sink
 from gateway.proxy.target import stripped
 from policies.verdict import Outcome, Reason
 
-__all__ = ["DISCARDED", "Exchange", "Sink"]
+__all__ = ["DISCARDED", "Exchange"]
 
 _LOG = logging.getLogger("evenhand")
 
@@ -47,38 +47,6 @@ _TOO_LARGE = Rejection(413, "content-too-large", "")
 _NOT_AS_ANNOUNCED = Rejection(400, "bad-framing", "The request body is not as long as announced.")
 _FAILED = Rejection(500, "internal-error", "")
 _FAILURES = {502: "bad-gateway", 503: "unavailable", 504: "gateway-timeout"}
-
-
-class Sink(Protocol):
-    """Where an exchange writes to. Either `answer`, or `start`, `data`..., and then `end` or `abort`."""
-
-    def answer(self, answer: Answer) -> None:
-        """Send a whole answer of ours."""
-        ...
-
-    def interim(self, status: int, headers: Headers) -> None:
-        """Send a 1xx response, if the server can."""
-        ...
-
-    def start(self, status: int, headers: Headers) -> None:
-        """Send a response head; Content-Length tells the framing, without it the server chooses one."""
-        ...
-
-    def data(self, chunk: bytes) -> None:
-        """Send the next octets of the body."""
-        ...
-
-    def end(self) -> None:
-        """Complete the response."""
-        ...
-
-    def abort(self) -> None:
-        """Break the connection, so that the caller can tell that the response is not complete."""
-        ...
-
-    def want_body(self, wanted: bool) -> None:
-        """Go on reading the request body, or hold it back. Not wanted until the first call."""
-        ...
 
 
 class Exchange:
@@ -248,7 +216,7 @@ class Exchange:
         """Answer a request of which nobody can tell what it asks, or from whom."""
         parsed = self._parsed
         self._say(rejection)
-        self._over = True
+        self._close()
         facts, request_id = (parsed.facts, parsed.request_id) if parsed else (None, self._front.new_id())
         self._front.pipeline.reject(facts, rejection, request_id)
 
@@ -259,7 +227,7 @@ class Exchange:
             self._call.cancel()
         told = self._say(_FAILED)
         if self._decision is None:
-            self._over = True
+            self._close()
             self._front.pipeline.reject(self._parsed.facts if self._parsed else None, _FAILED, self._request_id())
         else:
             self._settle(Outcome.UPSTREAM_ERROR, told)
@@ -321,9 +289,15 @@ class Exchange:
         return Outcome.UPSTREAM_ERROR if self._status >= 500 else Outcome.SERVED
 
     def _settle(self, outcome: Outcome, status: int, limit: str = "") -> None:
-        self._over = True
+        self._close()
         if self._decision is not None:
             self._front.pipeline.settle(self._decision, outcome, status, limit)
+
+    def _close(self) -> None:
+        """End the line. What pointed back here is let go, so that nothing of a request waits for the collector."""
+        self._over = True
+        self._call = None
+        self._sink = NOBODY
 
     def _say(self, rejection: Rejection) -> int:
         """Answer with a problem, or break off a response that has begun; return the status the caller was told."""

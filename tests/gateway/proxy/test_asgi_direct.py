@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from gateway.proxy import asgi
 from gateway.proxy.asgi import HELD, Proxy
+from gateway.proxy.exchange import Exchange
 from gateway.proxy.failure import FailureKind
 from tests.gateway.proxy.house import A, House, write
 
@@ -112,6 +114,31 @@ async def test_a_slow_request_is_watched(house: House, monkeypatch: pytest.Monke
     server.inbox.put_nowait(LEAVE)
     await server.start()
     assert (server.sent, house.call.did, house.books.ends) == ([], ["cancel"], [("aborted", 0, "")])
+
+
+async def test_a_request_that_is_over_needs_no_collector(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Watched or not, with a body or without, its memory is free at once."""
+    monkeypatch.setattr(asgi, "WATCH_AFTER", 0.0)
+
+    async def once(fields: list[tuple[bytes, bytes]], body: bytes) -> None:
+        server = Server(house, method="POST", fields=fields)
+        server.inbox.put_nowait(piece(body, more=False))
+        task = server.start()
+        await asyncio.sleep(0.01)
+        house.call.respond(200, [], b"ok")
+        await task
+        await server.steps()
+
+    gc.collect()
+    gc.disable()
+    try:
+        await once([], b"")
+        await once([(b"content-length", b"3")], b"abc")
+        house.upstream.calls.clear()
+        kinds = (Exchange, asgi._Shell)
+        assert not [one for one in gc.get_objects() if isinstance(one, kinds)]
+    finally:
+        gc.enable()
 
 
 async def test_a_slow_reader_holds_the_upstream_back(house: House) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from pathlib import Path
 from typing import Any, cast
@@ -11,11 +12,11 @@ import pytest
 
 from gateway.pipeline import Pipeline
 from gateway.ports import Headers
-from gateway.proxy.exchange import DISCARDED
+from gateway.proxy.exchange import DISCARDED, Exchange
 from gateway.proxy.failure import FailureKind
 from gateway.proxy.front import Caller, Way
 from gateway.proxy.parse import Parser
-from tests.gateway.proxy.house import A, House, head, write
+from tests.gateway.proxy.house import A, B, House, head, write
 
 JSON = "application/problem+json"
 
@@ -71,6 +72,22 @@ def test_which_methods_may_be_repeated(house: House, method: str, idempotent: bo
     """RFC 9110 section 9.2.2."""
     house.begin(head("/", method))
     assert house.call.options["idempotent"] is idempotent
+
+
+def test_an_exchange_that_is_over_needs_no_collector(poor: House) -> None:
+    """Served, refused, failed or left: nothing points in a circle, so its memory is free at once."""
+    gc.collect()
+    gc.disable()
+    try:
+        poor.relayed(head("/"), 200, [], b"ok")
+        poor.ask(head("/"))
+        poor.ask(head("//"))
+        for end in (Exchange.caller_gone, lambda _: poor.call.fail(FailureKind.RESET)):
+            end(poor.begin(head("/", token=B.token))[0])
+        poor.upstream.calls.clear()
+        assert not [one for one in gc.get_objects() if isinstance(one, Exchange)]
+    finally:
+        gc.enable()
 
 
 # Refusals and rejections
