@@ -22,7 +22,7 @@ from policies.cost import cost_of
 from policies.exempt import bucket_suffix, in_force, next_expiry, raised
 from policies.policy import Characteristic, Exemption, Mode, Policy, PolicySet
 from policies.rank import Rank, rank
-from policies.request import ANONYMOUS, Class, Kind, Principal, key_name
+from policies.request import Class, Kind, Principal, key_name
 from policies.sizing import Effective, credential_rules, effective_key, effective_tenant, own_cap
 from policies.units import SECOND, Micros, RequestUnits
 from policies.verdict import OWN_LIMITS, Verdict, reason_of
@@ -152,7 +152,7 @@ class Planner:
         if principal.kind is Kind.REJECTED:
             return None
         rules = self._policies.tenants.get(principal.tenant)
-        if principal.tenant == ANONYMOUS:
+        if principal.kind not in _PROVED:
             weight, listed = self._policies.anonymous_weight, True
         elif rules is not None:
             weight, listed = rules.weight, True

@@ -184,8 +184,9 @@ class MemoryStore:
                 bucket.high_at = now
                 contest = now < bucket.low_until
             if contest:
-                left -= gcra.kept(bucket, charge, now)
-                fits = level <= gcra.room(bucket, charge, now)
+                leave = gcra.kept(bucket, charge, now)
+                left -= leave
+                fits = level <= gcra.room(bucket, charge, leave)
             else:
                 fits = level <= bucket.burst - charge.cost or level <= 0.0
             if not fits:

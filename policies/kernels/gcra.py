@@ -129,9 +129,11 @@ def kept(bucket: Bucket, ask: Ask, now: Micros) -> RequestUnits:
     return ask.reserve
 
 
-def room(bucket: Bucket, ask: Ask, now: Micros) -> RequestUnits:
-    """Return the highest level at which `ask` is admitted at `now`; below 0 not even a full bucket admits it."""
-    leave = kept(bucket, ask, now)
+def room(bucket: Bucket, ask: Ask, leave: RequestUnits) -> RequestUnits:
+    """Return the highest level at which `ask` is admitted if it has to `leave` that much (see `kept`).
+
+    Below 0 not even a full bucket admits it.
+    """
     highest = bucket.burst - leave - ask.cost
     if highest >= 0.0:
         return highest
@@ -142,7 +144,7 @@ def room(bucket: Bucket, ask: Ask, now: Micros) -> RequestUnits:
 
 def admits(bucket: Bucket, ask: Ask, now: Micros) -> bool:
     """Return whether `ask` would be admitted at `now`."""
-    return level_at(bucket, now) <= room(bucket, ask, now)
+    return level_at(bucket, now) <= room(bucket, ask, kept(bucket, ask, now))
 
 
 def demand(bucket: Bucket, ask: Ask, now: Micros) -> None:
@@ -214,8 +216,10 @@ def wait(bucket: Bucket, ask: Ask, now: Micros) -> Micros:
     """Return how long after `now` the refused `ask` would be admitted if nobody else asked; NEVER with a zero rate."""
     if bucket.rate_us <= 0:
         return NEVER
-    if now < (bucket.high_at + SECOND if ask.low else bucket.low_until):
-        return min(_exact(bucket, ask, now, at) for at in _turns(bucket, ask, now)) - now
+    if ask.low and now < bucket.high_at + SECOND:
+        return _exact(bucket, ask, now, _low_turn(bucket, ask)) - now
+    if not ask.low and now < bucket.low_until:
+        return _exact(bucket, ask, now, _high_turn(bucket, ask, now)) - now
     # The common case, checked without a call; `_exact` is for what rounding moves.
     highest = max(0.0, bucket.burst - ask.cost)
     drained = ceil((bucket.level - highest) / bucket.rate_us)
@@ -230,22 +234,33 @@ def _reach(bucket: Bucket, level: RequestUnits) -> float:
     return bucket.stamp + (bucket.level - level) / bucket.rate_us
 
 
-def _turns(bucket: Bucket, ask: Ask, now: Micros) -> list[float]:
-    """Return the instants at which `ask` can turn from refused to admitted while another class has demand."""
+def _low_turn(bucket: Bucket, ask: Ask) -> float:
+    """Return when a low ask passes: over the reserve, or when high demand is forgotten, or by the floor's credit."""
     burst, cost = bucket.burst, ask.cost
     free = _reach(bucket, max(0.0, burst - cost))
+    turn = min(_reach(bucket, max(0.0, burst - ask.reserve - cost)), max(bucket.high_at + SECOND, free))
     pace = ask.floor * bucket.rate_us
-    if ask.low:
-        turns = [_reach(bucket, max(0.0, burst - ask.reserve - cost)), max(bucket.high_at + SECOND, free)]
-        if pace > 0.0:
-            turns.append(max(free, bucket.credit_at + (min(cost, burst) - bucket.credit) / pace))
-        return turns
-    turns = [_reach(bucket, 0.0), _reach(bucket, burst - cost - bucket.want), max(bucket.low_until, free)]
+    if pace > 0.0:
+        turn = min(turn, max(free, bucket.credit_at + (min(cost, burst) - bucket.credit) / pace))
+    return turn
+
+
+def _high_turn(bucket: Bucket, ask: Ask, now: Micros) -> float:
+    """Return when a high ask passes beside waiting low ones: the first of the instants at which that can change."""
+    missing = ask.cost - bucket.burst
+    turns = [_reach(bucket, 0.0)]
+    if missing + bucket.want < 0.0:
+        turns.append(_reach(bucket, -missing - bucket.want))
+    pace = ask.floor * bucket.rate_us
     if pace < bucket.rate_us:
         # Level and credit together fall at what the floor leaves.
         both = level_at(bucket, now) + _due(bucket, ask.floor, now)
-        turns.append(now + (both + cost - burst) / (bucket.rate_us - pace))
-    return turns
+        turns.append(now + (both + missing) / (bucket.rate_us - pace))
+    for turn in sorted(turns):
+        if turn < bucket.low_until and admits(bucket, ask, max(ceil(turn), now) + 1):
+            return turn
+    # The low ones are forgotten.
+    return max(bucket.low_until, _reach(bucket, max(0.0, -missing)))
 
 
 def _exact(bucket: Bucket, ask: Ask, now: Micros, at: float) -> Micros:

@@ -22,7 +22,7 @@ from policies.request import Class
 from policies.units import SECOND, Micros
 from tests.policies.documents import policy_set, quota
 
-__all__ = ["EPOCH", "Reference", "StoreContract", "charge", "plan"]
+__all__ = ["EPOCH", "PLANS", "Reference", "StoreContract", "charge", "plan"]
 
 EPOCH = 1_790_000_000 * SECOND
 

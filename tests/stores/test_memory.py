@@ -6,6 +6,8 @@ import tracemalloc
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.ports import Store
 from gateway.stores.memory import MemoryStore
@@ -14,7 +16,7 @@ from policies.kernels.plain import PlainBackstop, PlainRefusal
 from policies.policy import PolicySet
 from policies.units import SECOND, Micros
 from tests.policies.documents import CLASSES, policy_set, quota
-from tests.stores.contract import EPOCH, StoreContract, charge, plan
+from tests.stores.contract import EPOCH, PLANS, StoreContract, charge, plan
 
 __all__: list[str] = []
 
@@ -136,6 +138,30 @@ def test_ticks_return_the_memory_of_a_flood() -> None:
         assert tracemalloc.get_traced_memory()[0] - before < flood / 10
     finally:
         tracemalloc.stop()
+
+
+@given(st.lists(st.tuples(st.integers(0, 300_000), st.sampled_from(range(len(PLANS)))), min_size=1, max_size=60))
+def test_refused_request_changes_no_level_and_no_seat(trace: list[tuple[int, int]]) -> None:
+    """Whatever refuses, own limit, seat or backstop: every level, every seat and the backstop stand as before."""
+    backstop = PlainBackstop(12 / SECOND, 6.0, CLASSES, 1.0, EPOCH)
+    store, now, held = MemoryStore(policy_set(), 100, EPOCH, backstop), EPOCH, []
+
+    def books() -> object:
+        levels = {name: (bucket.level, bucket.stamp) for name, bucket in store._buckets.items()}
+        return levels, dict(store._seats), backstop._bucket.level, backstop._bucket.stamp
+
+    for pause, which in trace:
+        now += pause
+        asked = replace(PLANS[which], seats=(SeatCharge("ci", 3),), share=plan().share)
+        for step in asked.own:
+            store._bucket(step, now)
+        before = books()
+        if store.take(asked, now).refused:
+            assert books() == before
+        else:
+            held.append(asked)
+        if len(held) == 3 and pause % 2:
+            store.release(held.pop())
 
 
 class Recorded(PlainBackstop):
