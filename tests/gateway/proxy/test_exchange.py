@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import gc
 import logging
+import math
+import re
 from pathlib import Path
 from typing import Any, cast
 
 import orjson
 import pytest
 
+from gateway.config.sections import StoreSection
 from gateway.pipeline import Pipeline
-from gateway.ports import Headers
+from gateway.ports import Headers, Rejection
 from gateway.proxy.exchange import DISCARDED, Exchange
 from gateway.proxy.failure import FailureKind
-from gateway.proxy.front import Caller, Way
+from gateway.proxy.front import Caller, Way, pseudonym
 from gateway.proxy.parse import Parser
 from tests.gateway.proxy.house import A, B, House, head, write
 
@@ -494,3 +497,47 @@ def test_a_bug_while_the_end_is_counted(house: House, monkeypatch: pytest.Monkey
     monkeypatch.setattr(house.books, "record", broken)
     told = house.ask(head("/", token="evh_pat_wrong"))
     assert told.status == 401
+
+
+@pytest.mark.parametrize(
+    ("fields", "sent", "unread"),
+    [
+        ({}, 0, 0),
+        ({"content_length": "5"}, 0, 5),
+        ({"content_length": "5"}, 3, 2),
+        ({"transfer_encoding": "chunked"}, 3, math.inf),
+    ],
+)
+def test_how_much_of_a_body_is_to_come(house: House, fields: dict[str, str], sent: int, unread: float) -> None:
+    """What a server needs to know to decide whether the connection is worth keeping."""
+    exchange, _ = house.begin(head("/", "POST", **fields))
+    exchange.body(b"x" * sent)
+    assert exchange.unread == unread
+    exchange.body_end()
+    assert exchange.unread == 0
+
+
+def test_a_server_turns_a_request_back(house: House) -> None:
+    """Its body came malformed or too slowly: the call ends, the problem is the server's, once."""
+    exchange, told = house.begin(head("/", "POST", content_length="5"))
+    for _ in range(2):
+        exchange.turn_back(Rejection(408, "request-timeout", ""))
+    assert (told.status, house.call.did) == (408, ["cancel"])
+    assert house.books.ends == [("rejected", 408, "")]
+
+
+def store(url: str, namespace: str = "evenhand") -> StoreSection:
+    """Return the section of a store."""
+    return StoreSection.model_validate({"url": url, "namespace": namespace})
+
+
+def test_processes_with_one_set_of_books_have_one_name() -> None:
+    """A loop is a request that comes back to the same books; no password is in the name, not even digested."""
+    shared = pseudonym(store("redis://user:secret@redis.example.com:6379/0"))
+    assert shared == pseudonym(store("redis://other:words@redis.example.com:6379/0"))
+    assert shared != pseudonym(store("redis://redis.example.com:6379/0", "team-b"))
+    assert shared != pseudonym(store("redis://redis-b.example.com:6379/0"))
+    own = pseudonym(store("memory:"))
+    assert own == pseudonym(store("memory:", "team-b"))
+    assert re.fullmatch(rb"evenhand-[0-9a-f]{8}", own)
+    assert re.fullmatch(rb"evenhand-[0-9a-f]{8}", shared)
