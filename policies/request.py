@@ -58,7 +58,9 @@ class Principal:
 
     `credential` is the id of the credential of a USER, the project of a JOB, and the address (or IPv6 prefix) of
     everybody else. `highest` is the highest class this credential may use. `listed` is false for a tenant that only a
-    token vouches for. `expires_us` is wall-clock Unix time. Nothing in here is secret.
+    token vouches for. `expires_us` is wall-clock Unix time. `proved` is (tenant, credential) as the token says them,
+    where more tenants are about than are told apart: it is charged and counted as the one they all are, and the
+    upstream is told the truth. Nothing in here is secret.
     """
 
     kind: Kind
@@ -68,6 +70,7 @@ class Principal:
     listed: bool = True
     job: str | None = None
     expires_us: Micros | None = None
+    proved: tuple[str, str] | None = field(default=None, compare=False)
     name: str = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -79,6 +82,11 @@ class Principal:
             case _:
                 name = key_name(**{self.kind.value: self.credential})
         object.__setattr__(self, "name", name)
+
+    @property
+    def spoken(self) -> tuple[str, str]:
+        """Tenant and credential as they were proved: what the upstream is told."""
+        return self.proved or (self.tenant, self.credential)
 
 
 @dataclass(slots=True)

@@ -6,13 +6,15 @@ Rules
    identity has one bucket and one set of rules, however it is proved.
 3. Tenants nobody listed can be minted by whoever can have a token issued, so only `max_unlisted_tenants` of them are
    told apart. Above that, new ones are one tenant, `other`, with one credential, `other`, and share its buckets until
-   room is made: a tenant not seen for one to two hours gives its place up. Their token is as good as any.
+   room is made: a tenant not seen for one to two hours gives its place up. Their token is as good as any, and what it
+   proves is kept beside (`Principal.proved`), because an upstream must never serve one tenant as another.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import NamedTuple, TypeGuard
 
 from gateway.clock import Clock
@@ -88,10 +90,12 @@ class Roster:
         return _principal(claimed, rules.highest, expires_us) if expires_us > wall else None
 
     def _minted(self, claimed: Claimed) -> Principal:
-        if not self._unlisted.known(claimed.tenant):
-            claimed = claimed._replace(tenant=OTHER, credential=OTHER, job=None)
         highest = Class.BATCH if claimed.kind is Kind.JOB else Class.INTERACTIVE
-        return _principal(claimed, highest, claimed.expires_us, listed=False)
+        if self._unlisted.known(claimed.tenant):
+            return _principal(claimed, highest, claimed.expires_us, listed=False)
+        proved = (claimed.tenant, claimed.credential)
+        claimed = claimed._replace(tenant=OTHER, credential=OTHER, job=None)
+        return replace(_principal(claimed, highest, claimed.expires_us, listed=False), proved=proved)
 
 
 _NO_RULES = Rules(Class.INTERACTIVE, None)

@@ -117,8 +117,9 @@ class RequestFields:
         headers.append((b"x-request-id", decision.request_id.encode("ascii")))
         principal = decision.principal
         if principal.kind is not Kind.REJECTED:
-            headers.append((b"evenhand-tenant", encoded(principal.tenant)))
-            headers.append((b"evenhand-credential", encoded(principal.credential)))
+            tenant, credential = principal.spoken
+            headers.append((b"evenhand-tenant", encoded(tenant)))
+            headers.append((b"evenhand-credential", encoded(credential)))
             headers.append((b"evenhand-class", encoded(decision.cls.label)))
         return headers
 

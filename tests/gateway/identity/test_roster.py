@@ -31,6 +31,14 @@ def test_unlisted_tenants_are_told_apart_up_to_the_bound() -> None:
     assert ask(roster, "acme") == ("acme", "c", True)
 
 
+def test_the_overflow_keeps_what_was_proved_beside_what_is_charged() -> None:
+    """Buckets and figures are those of `other`; the upstream is told who it really is. Both names are one-to-one."""
+    roster = Roster({}, 1, ManualClock())
+    principals = [roster.principal(Claimed(Kind.USER, name, "me", WALL + 10**15), WALL) for name in ("a", "b", "c")]
+    assert [one.spoken for one in principals if one] == [("a", "me"), ("b", "me"), ("c", "me")]
+    assert [one.name for one in principals if one] == ["tenant=a,credential=me"] + ["tenant=other,credential=other"] * 2
+
+
 def test_the_memory_of_unlisted_tenants_is_bounded() -> None:
     """A fresh tenant per token grows nothing beyond the bound."""
     roster = Roster({}, 100, ManualClock())

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.ports import Headers
+from tests.gateway.identity.tokens import AUDIENCE, ISSUER, SECRET, claims, hs256
 from tests.gateway.proxy.house import A, B, House, ScriptedCall, head, write
 
 MANAGED = [
@@ -52,6 +53,18 @@ def test_what_is_added(house: House) -> None:
 def test_ids_are_percent_encoded(house: House) -> None:
     """A credential called `b é` travels as ASCII."""
     assert sent(house, authorization=f"Bearer {B.token}").field("evenhand-credential") == b"b%20%C3%A9"
+
+
+def test_a_tenant_in_the_overflow_is_charged_as_other_and_told_as_itself(tmp_path: Path) -> None:
+    """One bucket for all above `max_unlisted_tenants`; the upstream still serves each as who it is (RFC 7519 `sub`)."""
+    issuer = f'[[auth.jwt]]\nissuer = "{ISSUER}"\naudience = "{AUDIENCE}"\nsecret = "{SECRET}"\n'
+    house = House(write(tmp_path, auth="max_unlisted_tenants = 1", more=issuer))
+    for number, tenant in enumerate(("first", "second", "third")):
+        token = hs256(claims(tenant=tenant, sub="me", exp=4_000_000_000, iat=None)).decode()
+        call = sent(house, authorization=f"Bearer {token}")
+        call.respond()
+        assert (call.field("evenhand-tenant"), call.field("evenhand-credential")) == (tenant.encode(), b"me")
+        assert house.books.settled[-1].principal.tenant == ("other" if number else "first")
 
 
 @pytest.mark.parametrize("name", MANAGED)
