@@ -6,7 +6,7 @@ test wants, and that settled decisions are kept in a list.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -210,17 +210,17 @@ class Told:
 class House:
     """What one gateway.toml composes to. `upstream` takes the calls of every way, `books` the settled decisions."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, clock: Clock | None = None, random: Callable[[], float] = lambda: 0.0) -> None:
         loaded = load(path, {})
         self.settings: Settings = loaded.settings
-        self.clock = Clock()
+        self.clock = clock or Clock()
         self.books = Books()
         self.upstream = ScriptedUpstream()
         self.named = {name: ScriptedUpstream() for name in loaded.settings.upstreams}
         self.forwarders: list[str] = []
         self.store = open_store(loaded.settings, loaded.policies, self.clock.now())
         resolver = build_resolver(loaded.settings, self.clock)
-        self.pipeline = Pipeline(loaded.policies, resolver, self.store, self.books, self.clock, lambda: 0.0)
+        self.pipeline = Pipeline(loaded.policies, resolver, self.store, self.books, self.clock, random)
         self.policies = loaded.policies
         upstreams: dict[str | None, Caller] = {None: self.upstream}
         upstreams.update(self.named)
