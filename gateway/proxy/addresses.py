@@ -17,7 +17,7 @@ import math
 import socket
 from collections.abc import Collection, Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gateway.config.addresses import UpstreamUrl
 
@@ -162,9 +162,9 @@ def _rank(peer: Peer, now: float) -> tuple[float, int]:
     return (peer.out_until if peer.out_until > now else 0.0, peer.load)
 
 
-def _in_turns(found: Sequence[tuple[object, ...]]) -> list[str]:
+def _in_turns(found: Sequence[tuple[Any, ...]]) -> list[str]:
     """Return the hosts of a resolver's answer, its order kept but for families taking turns (RFC 8305 section 4)."""
-    hosts = list(dict.fromkeys(str(entry[4][0]) for entry in found))  # type: ignore[index]
+    hosts = list(dict.fromkeys(str(entry[4][0]) for entry in found))
     first = [host for host in hosts if (":" in host) == (":" in hosts[0])]
     second = [host for host in hosts if host not in first]
     return [host for pair in zip_longest(first, second) for host in pair if host is not None]

@@ -90,9 +90,7 @@ class Upstream:
         """
         first_byte = self._first_byte if first_byte_timeout_us is None else _seconds(first_byte_timeout_us)
         total_at = self._loop.time() + self._total if self._total != math.inf else math.inf
-        call = Call(
-            self._pool, receiver, method, target, headers, host, length, idempotent, first_byte, total_at
-        )  # fmt: skip
+        call = Call(self._pool, receiver, method, target, headers, host, length, idempotent, first_byte, total_at)
         if body:
             call.write(body)
         self._pool.submit(call)

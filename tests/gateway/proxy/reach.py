@@ -37,7 +37,7 @@ def on_both_loops(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..
     functools.update_wrapper(run, test)
     own = inspect.signature(test)
     kind = inspect.Parameter("loop_kind", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    run.__signature__ = own.replace(parameters=[kind, *own.parameters.values()])  # type: ignore[attr-defined]
+    run.__signature__ = own.replace(parameters=[kind, *own.parameters.values()])  # type: ignore[attr-defined]  # pytest reads it
     both: Callable[..., None] = pytest.mark.parametrize("loop_kind", tuple(_LOOPS))(run)
     return both
 

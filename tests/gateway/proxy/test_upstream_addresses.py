@@ -126,7 +126,7 @@ class _Names:
         self.hosts: list[str] | None = list(hosts) or None
         self.asked = 0
         self.delay = 0.0
-        addresses._lookup = self  # type: ignore[assignment]
+        addresses._lookup = self  # type: ignore[assignment]  # for the loop's own
 
     async def __call__(self, host: str, port: int, **_: Any) -> list[tuple[Any, ...]]:
         self.asked += 1

@@ -13,7 +13,7 @@ import pytest
 from gateway.proxy.failure import Failure, FailureKind
 from tests.gateway.proxy.reach import Told, ask, get, on_both_loops, reaching, sent, until
 from tests.wire.origin import serving
-from tests.wire.script import HANG, Answer
+from tests.wire.script import HANG, Answer, Ending
 
 
 @contextlib.contextmanager
@@ -127,14 +127,14 @@ _CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"a\r\n012
 @pytest.mark.parametrize("ending", ("close", "reset"))
 @pytest.mark.parametrize("whole", (_WHOLE, _CHUNKED))
 @on_both_loops
-async def test_case_083_cut_responses_are_broken(whole: bytes, ending: str) -> None:
+async def test_case_083_cut_responses_are_broken(whole: bytes, ending: Ending) -> None:
     """Cut at 0, 1, 50 and 99 % of the body or before the last chunk: never complete, never more than was sent."""
     head = whole.index(b"\r\n\r\n") + 4
     size = len(whole) - head
     with serving() as origin:
         async with reaching(origin) as upstream:
             for cut in (head, head + 1, head + size // 2, head + size * 99 // 100, len(whole) - 5, len(whole) - 1):
-                origin.then(Answer(raw=whole, cut=cut, ending=ending))  # type: ignore[arg-type]
+                origin.then(Answer(raw=whole, cut=cut, ending=ending))
                 told = await get(upstream)
                 assert told.kind in ({"reset"} if ending == "reset" else {"truncated"})
                 assert told.status in {200, 0} if ending == "reset" else told.status == 200
@@ -147,10 +147,10 @@ async def test_case_083_cut_responses_are_broken(whole: bytes, ending: str) -> N
     ((0, "close", "reset"), (0, "reset", "reset"), (9, "close", "truncated"), (30, "close", "truncated")),
 )
 @on_both_loops
-async def test_cut_before_the_head_is_complete(cut: int, ending: str, kind: str) -> None:
+async def test_cut_before_the_head_is_complete(cut: int, ending: Ending, kind: str) -> None:
     """No response at all, or half a head: 502 in the hands of the exchange, for nothing was passed on."""
     with serving() as origin:
-        origin.then(Answer(raw=_WHOLE, cut=cut, ending=ending))  # type: ignore[arg-type]
+        origin.then(Answer(raw=_WHOLE, cut=cut, ending=ending))
         async with reaching(origin) as upstream:
             told = await get(upstream)
             assert (told.kind, told.status, told.sent) == (kind, 0, 1)
@@ -158,10 +158,10 @@ async def test_cut_before_the_head_is_complete(cut: int, ending: str, kind: str)
 
 @pytest.mark.parametrize(("ending", "kind"), (("close", "done"), ("reset", "reset")))
 @on_both_loops
-async def test_body_that_ends_with_the_connection(ending: str, kind: str) -> None:
+async def test_body_that_ends_with_the_connection(ending: Ending, kind: str) -> None:
     """Complete by a FIN alone (RFC 9112 section 6.3), however long; a reset is a cut."""
     with serving() as origin:
-        origin.then(Answer(body=b"e" * 500_000, framing="close", ending=ending))  # type: ignore[arg-type]
+        origin.then(Answer(body=b"e" * 500_000, framing="close", ending=ending))
         async with reaching(origin) as upstream:
             told = await get(upstream)
             assert told.kind == kind

@@ -19,7 +19,7 @@ from gateway.proxy.response import Response
 from gateway.proxy.upstream import Upstream
 from tests.gateway.proxy.reach import Told, ask, get, on_both_loops, reaching, until
 from tests.wire.origin import Origin, Seen, serving
-from tests.wire.script import Answer
+from tests.wire.script import Answer, Ending
 
 _CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"a\r\n0123456789\r\n" * 20 + b"0\r\n\r\n"
 _LENGTH = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + b"0123456789" * 100
@@ -30,8 +30,8 @@ def _answer(dice: random.Random) -> Answer:
     whole = dice.choice((_CHUNKED, _LENGTH))
     fate = dice.random()
     if fate < 0.1:
-        ending = "reset" if fate < 0.05 else "close"
-        return Answer(raw=whole, cut=dice.randrange(len(whole)), ending=ending)  # type: ignore[arg-type]
+        ending: Ending = "reset" if fate < 0.05 else "close"
+        return Answer(raw=whole, cut=dice.randrange(len(whole)), ending=ending)
     delay = dice.choice((0, 0, 0, 0.001, 0.005))
     if fate < 0.15:
         return Answer(body=b"to the end", framing="close", ending="close", delay=delay)

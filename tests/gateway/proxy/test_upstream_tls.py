@@ -12,7 +12,7 @@ import pytest
 from tests.gateway.proxy.certificates import Authority
 from tests.gateway.proxy.reach import ask, get, on_both_loops, reaching
 from tests.wire.origin import Origin, serving
-from tests.wire.script import Answer
+from tests.wire.script import Answer, Ending
 
 
 @pytest.fixture(scope="module")
@@ -93,10 +93,10 @@ async def test_handshake_that_is_cut_is_a_tls_failure() -> None:
 
 @pytest.mark.parametrize(("ending", "kind"), (("close", "done"), ("reset", "reset")))
 @on_both_loops
-async def test_only_close_notify_ends_a_body_without_length(authority: Authority, ending: str, kind: str) -> None:
+async def test_only_close_notify_ends_a_body_without_length(authority: Authority, ending: Ending, kind: str) -> None:
     """Under TLS a bare FIN can be anyone's; a reset is a reset (RFC 9112 section 9.8)."""
     with serving(Origin(tls=authority.serve("127.0.0.1"))) as origin:
-        origin.then(Answer(body=b"so far", framing="close", ending=ending))  # type: ignore[arg-type]
+        origin.then(Answer(body=b"so far", framing="close", ending=ending))
         async with reaching(origin, ca_file=str(authority.file)) as upstream:
             told = await get(upstream)
             assert (told.kind, bytes(told.body)) == (kind, b"so far")
