@@ -39,7 +39,7 @@ async def served(
     tmp_path: Path, origin: Origin, http: Http, *, ws: Literal["none", "websockets-sansio"] = "none", **config: str
 ) -> AsyncIterator[Served]:
     """Serve what `config` writes (see `house.write`) in front of `origin`."""
-    gateway = Served(write(tmp_path, url=origin.address, **config))
+    gateway = Served(write(tmp_path, **({"url": origin.address} | config)))
     upstream = Upstream("upstream", gateway.settings.upstream)
     gateway.behind({None: upstream})
     listener = socket.socket(proto=socket.IPPROTO_TCP)  # or asyncio leaves Nagle on

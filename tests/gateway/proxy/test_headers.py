@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gateway.config.sections import StoreSection
 from gateway.ports import Headers
+from gateway.proxy.front import pseudonym
 from tests.gateway.identity.tokens import AUDIENCE, ISSUER, SECRET, claims, hs256
 from tests.gateway.proxy.house import A, B, House, ScriptedCall, head, write
 
@@ -265,3 +268,20 @@ def test_a_204_has_no_length(house: House) -> None:
     """RFC 9110 section 8.6; a 304 may tell the length it would have had."""
     assert house.relayed(head("/"), 204, [(b"Content-Length", b"0")]).field("content-length") is None
     assert house.relayed(head("/"), 304, [(b"Content-Length", b"9")]).field("content-length") == "9"
+
+
+def store(url: str, namespace: str = "evenhand") -> StoreSection:
+    """Return the section of a store."""
+    return StoreSection.model_validate({"url": url, "namespace": namespace})
+
+
+def test_processes_with_one_set_of_books_have_one_name() -> None:
+    """A loop is a request that comes back to the same books; no password is in the name, not even digested."""
+    shared = pseudonym(store("redis://user:secret@redis.example.com:6379/0"))
+    assert shared == pseudonym(store("redis://other:words@redis.example.com:6379/0"))
+    assert shared != pseudonym(store("redis://redis.example.com:6379/0", "team-b"))
+    assert shared != pseudonym(store("redis://redis-b.example.com:6379/0"))
+    own = pseudonym(store("memory:"))
+    assert own == pseudonym(store("memory:", "team-b"))
+    assert re.fullmatch(rb"evenhand-[0-9a-f]{8}", own)
+    assert re.fullmatch(rb"evenhand-[0-9a-f]{8}", shared)
