@@ -257,7 +257,9 @@ def _high_turn(bucket: Bucket, ask: Ask, now: Micros) -> float:
         both = level_at(bucket, now) + _due(bucket, ask.floor, now)
         turns.append(now + (both + missing) / (bucket.rate_us - pace))
     for turn in sorted(turns):
-        if turn < bucket.low_until and admits(bucket, ask, max(ceil(turn), now) + 1):
+        # Rounding may move the turn by a microsecond, which may be all that a small bucket leaves to it.
+        at = max(ceil(turn), now + 1)
+        if turn < bucket.low_until and (admits(bucket, ask, at) or admits(bucket, ask, at + 1)):
             return turn
     # The low ones are forgotten.
     return max(bucket.low_until, _reach(bucket, max(0.0, -missing)))

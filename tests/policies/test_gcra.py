@@ -134,6 +134,15 @@ def test_wait_is_the_first_chance(history: tuple[Fraction, float, list[tuple[int
             assert not gcra.admits(bucket, step, instant)
 
 
+def test_wait_finds_a_turn_of_a_microsecond() -> None:
+    """The full bucket is a high ask's for the instant before the credit ripens, however short that is."""
+    bucket = Bucket(0.05, 1.0, EPOCH)
+    high, low = Step(0.25, floor=0.95), Step(1.0, low=True, reserve=0.25, floor=0.95)
+    for now, step in ((0, high), (0, low), (1, high), (8, high), (16, high)):
+        ask(bucket, step, EPOCH + now)
+    assert ask(bucket, high, EPOCH + 16) == 5
+
+
 @given(histories())
 def test_refusal_changes_no_level(history: tuple[Fraction, float, list[tuple[int, Step]]]) -> None:
     """What was refused leaves level and stamp exactly as they were."""
