@@ -91,11 +91,11 @@ async def test_first_byte_timeout(interim: tuple[tuple[int, tuple[()]], ...]) ->
 async def test_first_byte_waits_for_the_request() -> None:
     """A request body in motion is no silence of the upstream's."""
     with serving() as origin:
-        async with reaching(origin, first_byte_timeout="250ms") as upstream:
+        async with reaching(origin, first_byte_timeout="600ms") as upstream:
             told = ask(upstream, "POST", length=6)
             assert told.call is not None
             for _ in range(6):
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.15)
                 told.call.write(b"x")
             assert (await told.end()).kind == "done"
 
@@ -109,7 +109,7 @@ async def test_idle_and_total_timeout() -> None:
         async with reaching(origin, idle_timeout="150ms") as upstream:
             told = await get(upstream, "/stall")
             assert (told.kind, told.status) == ("idle_timeout", 200)
-        async with reaching(origin, idle_timeout="150ms", total_timeout="400ms") as upstream:
+        async with reaching(origin, idle_timeout="400ms", total_timeout="700ms") as upstream:
             told = await get(upstream, "/drip")
             assert (told.kind, told.status) == ("total_timeout", 200)
             assert len(told.body) > 2
