@@ -13,7 +13,9 @@ Rules
 1. Whoever gets a decision settles it, exactly once, on every way out; a second time is a bug and raises.
 2. The identity that was resolved is the one charged, ranked, forwarded and counted. Nobody asks again.
 3. A credential that proves nothing is charged to its address. While that has quota the answer is 401, then 429.
-4. In shadow mode nothing is refused: every verdict stands as evidence and is not enforced, and a rejected credential is
+4. Where whoever can judge a credential is silent, and its posture is to refuse, that is nobody's failed attempt: the
+   answer is 503, and nothing is charged.
+5. In shadow mode nothing is refused: every verdict stands as evidence and is not enforced, and a rejected credential is
    forwarded as nobody's.
 """
 
@@ -22,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gateway.clock import Clock
-from gateway.ports import Decision, Recorder, Rejection, Resolver, Store
+from gateway.ports import Ask, Decision, Recorder, Rejection, Resolver, Store
 from policies.admit import Planner, judge
 from policies.classify import Classifier
 from policies.cost import UNMATCHED
@@ -40,8 +42,8 @@ class Pipeline:
     """One for a process. `random` draws the jitter, in [0, 1)."""
 
     __slots__ = (
-        "_classifier", "_clock", "_planner", "_policies", "_random", "_recorder", "_resolver", "_shadow", "_store",
-        "in_flight",
+        "_ask", "_classifier", "_clock", "_planner", "_policies", "_random", "_recorder", "_resolver", "_shadow",
+        "_store", "in_flight",
     )  # fmt: skip
 
     def __init__(
@@ -53,7 +55,7 @@ class Pipeline:
         clock: Clock,
         random: Callable[[], float],
     ) -> None:
-        self._resolver = resolver
+        self._resolve_by(resolver)
         self._store = store
         self._recorder = recorder
         self._clock = clock
@@ -61,6 +63,10 @@ class Pipeline:
         #: Decisions not settled yet.
         self.in_flight = 0
         self._bind(policies)
+
+    def _resolve_by(self, resolver: Resolver) -> None:
+        self._resolver = resolver
+        self._ask: Ask | None = getattr(resolver, "ask", None)
 
     def _bind(self, policies: PolicySet) -> None:
         self._policies = policies
@@ -76,8 +82,17 @@ class Pipeline:
     def reload(self, policies: PolicySet, resolver: Resolver) -> None:
         """Decide by other policies and a resolver of theirs from now on. Decisions under way keep their plan."""
         self._bind(policies)
-        self._resolver = resolver
+        self._resolve_by(resolver)
         self._store.rebuild(policies, self._clock.now())
+
+    def ask(
+        self, facts: RequestFacts, headers: list[tuple[bytes, bytes]], resume: Callable[[], None]
+    ) -> Callable[[], None] | None:
+        """Begin to find out what `decide` must know first, and call `resume` then; None if it can decide now.
+
+        What is returned takes the wish back. Whoever decides without asking gets what the posture says.
+        """
+        return None if self._ask is None else self._ask(headers, facts.address, resume)
 
     def decide(self, facts: RequestFacts, headers: list[tuple[bytes, bytes]], request_id: str) -> Decision:
         """Decide one request: stages 1 to 5. `headers` have lower-case names."""
@@ -85,6 +100,8 @@ class Pipeline:
         resolution = self._resolver.resolve(headers, facts.address, preflight=facts.preflight)
         principal, rejection = resolution.principal, resolution.rejection
         if rejection is not None:
+            if rejection.status >= 500 and not self._shadow:
+                return self._silent(facts, rejection, request_id, resolution.posture)
             principal = _nobody(principal, facts)
         route = self._classifier.route(facts.method, facts.path)
         cls, raised = self._classifier.cls(principal, route, facts.asked_class)
@@ -104,20 +121,34 @@ class Pipeline:
             decision.notes["rejected"] = rejection.code
         elif verdict.refusal is None:
             decision.rejection = rejection
+        if resolution.posture:
+            decision.notes["posture"] = resolution.posture
         decision.decide_ns = (self._clock.now() - now) * 1000
         self.in_flight += 1
         return decision
 
     def reject(self, facts: RequestFacts | None, rejection: Rejection, request_id: str) -> Decision:
         """Count a request that never reached a verdict. The decision comes back settled."""
-        now = self._clock.now()
-        facts = facts or _NO_FACTS
-        principal = Principal(Kind.REJECTED, REJECTED, facts.address)
-        decision = Decision(request_id, facts, principal, self._policies.default_class, UNMATCHED, now)
+        decision = self._undecided(facts or _NO_FACTS, request_id)
         decision.rejection = rejection
-        self.in_flight += 1
         self.settle(decision, Outcome.REJECTED, rejection.status)
         return decision
+
+    def abandon(self, facts: RequestFacts, request_id: str) -> None:
+        """Count a request whose caller left before it was known who that is."""
+        self.settle(self._undecided(facts, request_id), Outcome.ABORTED, 0)
+
+    def _silent(self, facts: RequestFacts, rejection: Rejection, request_id: str, posture: str) -> Decision:
+        """Return the decision on a caller of whom nobody can be asked."""
+        decision = self._undecided(facts, request_id)
+        decision.rejection = rejection
+        decision.notes["posture"] = posture
+        return decision
+
+    def _undecided(self, facts: RequestFacts, request_id: str) -> Decision:
+        self.in_flight += 1
+        principal = Principal(Kind.REJECTED, REJECTED, facts.address)
+        return Decision(request_id, facts, principal, self._policies.default_class, UNMATCHED, self._clock.now())
 
     def settle(self, decision: Decision, outcome: Outcome, status: int, limit: str = "") -> None:
         """End a decision: stages 7 and 8. `limit` names what refused after the verdict, such as `connections`."""

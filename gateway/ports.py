@@ -7,6 +7,7 @@ Rules
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -16,7 +17,7 @@ from policies.request import Class, Principal, RequestFacts
 from policies.units import Micros
 from policies.verdict import Outcome, Verdict
 
-__all__ = ["Decision", "Recorder", "Rejection", "Resolution", "Resolver", "Store", "Ticker"]
+__all__ = ["Ask", "Decision", "Recorder", "Rejection", "Resolution", "Resolver", "Store", "Ticker"]
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -39,12 +40,14 @@ class Resolution:
     """The resolver's one answer: exactly one principal, and why it was rejected if it was.
 
     `consumed` is true when a credential was used up by us, so it must not travel upstream; with `unknown = "anonymous"`
-    a foreign credential is not consumed. `rejection` goes with a principal of kind REJECTED (or with a 400).
+    a foreign credential is not consumed. `rejection` goes with a principal of kind REJECTED (or with a 400). `posture`
+    is what decided where whoever could judge the credential does not answer, else empty.
     """
 
     principal: Principal
     rejection: Rejection | None = None
     consumed: bool = False
+    posture: str = ""
 
 
 class Resolver(Protocol):
@@ -53,6 +56,14 @@ class Resolver(Protocol):
     def resolve(self, headers: Headers, address: str, *, preflight: bool) -> Resolution:
         """Return who sent `headers` (names lower case); `address` is the caller's, after the trusted proxies."""
         ...
+
+
+Ask = Callable[[Headers, str, Callable[[], None]], Callable[[], None] | None]
+"""How a resolver finds out what only somebody else knows: called with the headers, the address and what to call then.
+
+It returns None where `resolve` has an answer at once, and else, having begun to find out, what takes the wish back. A
+resolver that ever has to ask has one of these as its attribute `ask`; whoever does not call it gets the answer that the
+posture gives."""
 
 
 class Store(Protocol):

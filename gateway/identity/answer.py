@@ -4,7 +4,9 @@ Rules
 1. NOT_MINE says that no entry of this kind could have issued the credential; it accuses nobody.
 2. INVALID says that one of our own, or of our issuers, was presented and proves nothing: wrong, expired, revoked,
    malformed. Nothing finer is said, so that no answer tells what exists.
-3. OK is the `Resolution` itself, made once and shared by every request with that credential.
+3. UNAVAILABLE and UNJUDGED say that whoever could judge it does not answer, and what its posture makes of that: no
+   service for now, or on as nobody.
+4. OK is the `Resolution` itself, made once and shared by every request with that credential.
 """
 
 from __future__ import annotations
@@ -19,10 +21,12 @@ __all__ = ["Answer", "Finding", "proven"]
 
 
 class Answer(Enum):
-    """The two ways of proving nothing."""
+    """The ways of proving nothing."""
 
     NOT_MINE = "not_mine"
     INVALID = "invalid"
+    UNAVAILABLE = "unavailable"
+    UNJUDGED = "unjudged"
 
 
 Finding: TypeAlias = Resolution | Answer

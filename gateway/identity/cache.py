@@ -49,6 +49,10 @@ class Generations(Generic[K, V]):
         self.young.pop(key, None)
         self._old.pop(key, None)
 
+    def clear(self) -> None:
+        """Forget everything."""
+        self.young, self._old = {}, {}
+
     def __len__(self) -> int:
         return len(self.young) + len(self._old)
 
@@ -75,6 +79,14 @@ class TokenCache(Generic[V]):
     def put(self, digest: bytes, value: V, until: Micros) -> None:
         """Remember `value` until the wall clock shows `until`."""
         self._entries.put(digest, (until, value))
+
+    def drop(self, digest: bytes) -> None:
+        """Forget `digest`, if it is known."""
+        self._entries.drop(digest)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._entries.clear()
 
     def __len__(self) -> int:
         return len(self._entries)

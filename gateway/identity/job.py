@@ -3,17 +3,23 @@
 Rules
 1. A job token that is a JWT is verified like any other (`jwt.py`); here its claims become a project and a job.
 2. A namespace is chosen by whoever registers it, so an entry speaks only for the tenants it lists.
-3. A token with our own job prefix is ours whatever it says: none is issued yet, so none is valid.
+3. A token with our own job prefix is ours whatever it says: it is good while the registry (`jobs.py`) has its job, and
+   otherwise costs and tells exactly what an unknown PAT does.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import NamedTuple
 
-from gateway.identity.answer import Answer, Finding
+from gateway.identity.answer import Answer, Finding, proven
+from gateway.identity.cache import Generations
+from gateway.identity.jobs import JobRegistry
 from gateway.identity.jwt import Claims
-from gateway.identity.roster import Claimed, is_id
+from gateway.identity.pat import well_formed
+from gateway.identity.roster import Claimed, Roster, is_id
+from gateway.ports import Resolution
 from policies.request import Kind
 from policies.units import Micros
 
@@ -38,11 +44,33 @@ class JobMapping(NamedTuple):
         return Claimed(Kind.JOB, tenant, project, expires_us, job)
 
 
+_REMEMBERED = 32_768
+
+
 class OpaqueJobs:
-    """Tokens with the prefix `evh_job_`; the seam where issued ones will be looked up."""
+    """Tokens with the prefix `evh_job_`, by the jobs of a registry; without one there are none."""
 
-    __slots__ = ()
+    __slots__ = ("_known", "_registry", "_roster")
 
-    def check(self, _token: bytes, _wall: Micros) -> Finding:
+    def __init__(self, registry: JobRegistry | None = None, roster: Roster | None = None) -> None:
+        self._registry = registry
+        self._roster = roster
+        self._known: Generations[str, Resolution] = Generations(_REMEMBERED)
+
+    def check(self, token: bytes, wall: Micros) -> Finding:
         """Judge a token that starts with `evh_job_`; never NOT_MINE."""
-        return Answer.INVALID
+        if not well_formed(token):
+            return Answer.INVALID
+        digest = hashlib.sha256(token).digest()
+        job = None if self._registry is None else self._registry.live.get(digest)
+        if job is None or job.expires_us <= wall or self._roster is None:
+            return Answer.INVALID
+        known = self._known.get(job.id)
+        if known is None:
+            claimed = Claimed(Kind.JOB, job.tenant, job.project, job.expires_us, job.job)
+            principal = self._roster.principal(claimed, wall)
+            if principal is None:
+                return Answer.INVALID
+            known = proven(principal)
+            self._known.put(job.id, known)
+        return known

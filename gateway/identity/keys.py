@@ -6,7 +6,7 @@ Rules
 2. A key serves exactly one algorithm (RFC 8725, 3.1): its own `alg`, or else the first configured one that its type can
    serve. The header of a token can therefore only agree with the pin or fail: it never chooses.
 3. Keys are parsed and prepared once, here. PyJWT prepares on every call, which for HMAC costs more than the HMAC.
-4. A key set at an address (`jwks_url`) will be another object with `find`; nothing else needs to know.
+4. A key set at an address (`jwks_url`) is another object with `find` (`keyset.py`); nothing else needs to know.
 """
 
 from __future__ import annotations

@@ -7,29 +7,33 @@ Rules
    anonymous or rejected, so none of them differs from another by what was wrong with a credential.
 4. Synchronous, and bounded: at most one hash of at most MAX_TOKEN bytes, and the signatures of the entries that share
    the token's issuer and audience. Answers are remembered by digest: good ones until they expire or for `[auth] cache`,
-   others for a few seconds in a memory of their own, so that no flood of bad tokens displaces good ones.
+   others for a few seconds in a memory of their own, so that no flood of bad tokens displaces good ones. A key set
+   that changes ends all of it.
+5. What only another service can know (`introspection.py`) is asked for by `ask`, before; `resolve` then finds it.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 from gateway.clock import Clock
 from gateway.config import Settings
-from gateway.config.auth import IssuerEntry, JobIssuerEntry, JwtIssuerEntry
+from gateway.config.auth import JobIssuerEntry, JwtIssuerEntry
 from gateway.config.entries import CredentialEntry, TenantEntry
 from gateway.identity.answer import Answer, Finding
 from gateway.identity.cache import TokenCache
 from gateway.identity.credentials import Presented, extract
+from gateway.identity.introspection import Introspection, could_be_opaque
 from gateway.identity.job import JobMapping, OpaqueJobs
-from gateway.identity.jwt import MAX_TOKEN, ClaimMapping, Issuer, Jwts, UserMapping
-from gateway.identity.keys import FixedKeys, Keys, keys_of_file, keys_of_secret
+from gateway.identity.jobs import JobRegistry
+from gateway.identity.jwt import MAX_TOKEN, Issuer, Jwts, UserMapping
+from gateway.identity.keyring import Keyring
 from gateway.identity.pat import JOB_PREFIX, PAT_PREFIX, Pats
 from gateway.identity.roster import Roster, Rules, glob
 from gateway.identity.strangers import Strangers
-from gateway.ports import Headers, Rejection, Resolution, Resolver
+from gateway.ports import Ask, Headers, Rejection, Resolution
 from policies.request import Class, Kind, Principal
 from policies.units import SECOND, Micros
 
@@ -37,6 +41,7 @@ __all__ = [
     "AMBIGUOUS",
     "INVALID",
     "REQUIRED",
+    "UNAVAILABLE",
     "Checker",
     "CredentialResolver",
     "StrangerTable",
@@ -59,6 +64,7 @@ _BAD_FOR: Micros = 5 * SECOND
 
 REQUIRED = Rejection(401, "credential-required", "This service answers only callers that present a credential.")
 INVALID = Rejection(401, "invalid-credential", "The credential that was presented is not valid here.")
+UNAVAILABLE = Rejection(503, "identity-unavailable", "Whoever can tell whether this credential is valid is silent.")
 AMBIGUOUS = Rejection(400, "ambiguous-credentials", "The request presents more than one credential; send exactly one.")
 
 
@@ -71,9 +77,12 @@ class Checker(Protocol):
 
 
 class CredentialResolver:
-    """Prefixes, then shapes, then strangers."""
+    """Prefixes, then shapes, then who can be asked, then strangers."""
 
-    __slots__ = ("_bad", "_cache_us", "_clock", "_good", "_jobs", "_pats", "_shapes", "_strangers")
+    __slots__ = (
+        "_bad", "_cache_us", "_clock", "_epoch", "_good", "_introspection", "_jobs", "_pats", "_seen", "_shapes",
+        "_strangers", "ask", "keyring",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -83,8 +92,14 @@ class CredentialResolver:
         strangers: StrangerTable,
         cache_us: Micros,
         clock: Clock,
+        *,
+        keyring: Keyring | None = None,
+        introspection: Introspection | None = None,
     ) -> None:
-        """Take a checker per prefix, those without one in the order they are asked, and the table of rule 3."""
+        """Take a checker per prefix, those without one in the order they are asked, and the table of rule 3.
+
+        `keyring` holds the key sets that whoever composes the house keeps fresh.
+        """
         self._pats = pats
         self._jobs = jobs
         self._shapes = tuple(shapes)
@@ -93,6 +108,17 @@ class CredentialResolver:
         self._clock = clock
         self._good: TokenCache[Resolution] = TokenCache(_REMEMBERED)
         self._bad: TokenCache[Answer] = TokenCache(_REMEMBERED_BAD)
+        self.keyring = keyring or Keyring(clock)
+        self._epoch = self.keyring.epoch
+        self._seen = self._epoch.number
+        self._introspection = introspection
+        #: None where nobody is ever asked.
+        self.ask: Ask | None = None if introspection is None else self._ask
+
+    @property
+    def introspection(self) -> Introspection | None:
+        """Whoever is asked about opaque tokens."""
+        return self._introspection
 
     def resolve(self, headers: Headers, address: str, *, preflight: bool) -> Resolution:
         """Return who sent `headers`, whose names are lower case, from `address`. Raises nothing, whatever they hold."""
@@ -109,12 +135,36 @@ class CredentialResolver:
                 return self._pats.check(token, wall)
             if token.startswith(_JOB):
                 return self._jobs.check(token, wall)
-        if not self._shapes:
-            return Answer.NOT_MINE
         if len(token) > MAX_TOKEN:
             return self._judge(token, wall)
+        introspection = self._introspection
+        if not self._shapes and introspection is None:
+            return Answer.NOT_MINE
         digest = hashlib.sha256(token).digest()
+        finding = self._shaped(token, digest, wall) if self._shapes else Answer.NOT_MINE
+        if finding is Answer.NOT_MINE and introspection is not None and could_be_opaque(token):
+            return introspection.known(digest, wall)
+        return finding
+
+    def _shaped(self, token: bytes, digest: bytes, wall: Micros) -> Finding:
+        if self._seen != self._epoch.number:
+            self._seen = self._epoch.number
+            self._good.clear()
+            self._bad.clear()
         return self._good.get(digest, wall) or self._bad.get(digest, wall) or self._learn(token, digest, wall)
+
+    def _ask(self, headers: Headers, address: str, resume: Callable[[], None]) -> Callable[[], None] | None:
+        """Ask who sent `headers`, where only introspection can know (`Ask` in gateway/ports.py)."""
+        presented, token = extract(headers)
+        introspection = self._introspection
+        if introspection is None or presented is not _TOKEN or len(token) > MAX_TOKEN or not could_be_opaque(token):
+            return None
+        if token.startswith((_PAT, _JOB)):
+            return None
+        digest = hashlib.sha256(token).digest()
+        if self._shapes and self._shaped(token, digest, self._clock.wall()) is not Answer.NOT_MINE:
+            return None
+        return introspection.ask(token, digest, address, resume)
 
     def _learn(self, token: bytes, digest: bytes, wall: Micros) -> Finding:
         finding = self._judge(token, wall)
@@ -134,8 +184,10 @@ class CredentialResolver:
         return Answer.NOT_MINE
 
 
-def stranger_table(*, anonymous: bool, unknown: str) -> StrangerTable:
+def stranger_table(*, anonymous: bool, unknown: str, posture: str = "") -> StrangerTable:
     """Return which strangers each finding makes, for `[auth] anonymous` and `unknown`; then the same for preflights.
+
+    `posture` is that of the introspection.
 
     A caller whose credential is left to the upstream did present one, so `anonymous = false` does not refuse it. A
     browser sends a preflight without the page's credential (Fetch, 3.2.2), so it is never asked for one.
@@ -150,27 +202,36 @@ def stranger_table(*, anonymous: bool, unknown: str) -> StrangerTable:
         Presented.FOREIGN: foreign,
         Answer.NOT_MINE: foreign,
         Answer.INVALID: (invalid, invalid),
+        Answer.UNAVAILABLE: (Strangers(Kind.REJECTED, UNAVAILABLE, posture),) * 2,
+        Answer.UNJUDGED: (Strangers(Kind.ANONYMOUS, posture=posture),) * 2,
     }
     return {finding: row[0] for finding, row in rows.items()}, {finding: row[1] for finding, row in rows.items()}
 
 
-def build_resolver(settings: Settings, clock: Clock) -> Resolver:
-    """Return the resolver of one configuration. Raises ConfigError for a secret or a key set that cannot be used.
+def build_resolver(settings: Settings, clock: Clock, registry: JobRegistry | None = None) -> CredentialResolver:
+    """Return the resolver of one configuration. Raises ConfigError for a secret or a key file that cannot be used.
 
-    A reload builds another one: with it go removed tokens, and everything remembered under the old rules.
+    A reload builds another one, with the same `registry`: with it go removed tokens, and everything remembered under
+    the old rules. Nothing is fetched or asked until somebody runs its `keyring` and `introspection`.
     """
     auth = settings.auth
     roster = Roster(_rules(settings.tenants), auth.max_unlisted_tenants, clock)
-    users = [_user_issuer(entry, f"auth.jwt[{n}]") for n, entry in enumerate(auth.jwt)]
-    jobs = [_job_issuer(entry, f"auth.job[{n}]") for n, entry in enumerate(auth.job)]
+    keyring = Keyring(clock)
+    users = [_user_issuer(entry, f"auth.jwt[{n}]", keyring) for n, entry in enumerate(auth.jwt)]
+    jobs = [_job_issuer(entry, f"auth.job[{n}]", keyring) for n, entry in enumerate(auth.job)]
     issuers = users + jobs
+    asked = auth.introspection
     return CredentialResolver(
         pats=Pats(_pats(settings.tenants)),
-        jobs=OpaqueJobs(),
+        jobs=OpaqueJobs(registry, roster),
         shapes=[Jwts(issuers, roster)] if issuers else [],
-        strangers=stranger_table(anonymous=auth.anonymous, unknown=auth.unknown),
+        strangers=stranger_table(
+            anonymous=auth.anonymous, unknown=auth.unknown, posture="" if asked is None else asked.posture
+        ),
         cache_us=auth.cache,
         clock=clock,
+        keyring=keyring,
+        introspection=None if asked is None else Introspection(asked, roster, clock),
     )
 
 
@@ -193,25 +254,11 @@ def _pats(tenants: Iterable[TenantEntry]) -> Iterator[tuple[bytes, Principal]]:
                 yield bytes.fromhex(pat.removeprefix("sha256:")), principal
 
 
-def _user_issuer(entry: JwtIssuerEntry, path: str) -> Issuer:
-    return _issuer(entry, path, UserMapping(glob(entry.tenants), entry.tenant_claim, entry.key_claim))
+def _user_issuer(entry: JwtIssuerEntry, path: str, keyring: Keyring) -> Issuer:
+    mapping = UserMapping(glob(entry.tenants), entry.tenant_claim, entry.key_claim)
+    return Issuer(entry.issuer, entry.audience, keyring.keys(entry, path), mapping)
 
 
-def _job_issuer(entry: JobIssuerEntry, path: str) -> Issuer:
-    return _issuer(
-        entry, path, JobMapping(glob(entry.tenants), entry.tenant_claim, entry.project_claim, entry.job_claim)
-    )
-
-
-def _issuer(entry: IssuerEntry, path: str, mapping: ClaimMapping) -> Issuer:
-    return Issuer(entry.issuer, entry.audience, _keys(entry, path), mapping)
-
-
-def _keys(entry: IssuerEntry, path: str) -> Keys:
-    """Return the keys of an entry; of a key set at an address, which the configuration warns of for now, none yet."""
-    secret = entry.secret.get_secret_value()
-    if secret:
-        return keys_of_secret(secret, entry.algorithms, f"{path}.secret")
-    if entry.jwks_file is not None:
-        return keys_of_file(entry.jwks_file, entry.algorithms, f"{path}.jwks_file")
-    return FixedKeys({})
+def _job_issuer(entry: JobIssuerEntry, path: str, keyring: Keyring) -> Issuer:
+    mapping = JobMapping(glob(entry.tenants), entry.tenant_claim, entry.project_claim, entry.job_claim)
+    return Issuer(entry.issuer, entry.audience, keyring.keys(entry, path), mapping)

@@ -22,11 +22,12 @@ _TENANTS = {Kind.ANONYMOUS: ANONYMOUS, Kind.PREFLIGHT: ANONYMOUS, Kind.REJECTED:
 class Strangers:
     """Everybody without a proven identity who gets the same answer: one kind, and why if they are rejected."""
 
-    __slots__ = ("_kind", "_known", "_rejection")
+    __slots__ = ("_kind", "_known", "_posture", "_rejection")
 
-    def __init__(self, kind: Kind, rejection: Rejection | None = None) -> None:
+    def __init__(self, kind: Kind, rejection: Rejection | None = None, posture: str = "") -> None:
         self._kind = kind
         self._rejection = rejection
+        self._posture = posture
         self._known: Generations[str, Resolution] = Generations(_MEMORY)
 
     def at(self, address: str) -> Resolution:
@@ -34,6 +35,6 @@ class Strangers:
         resolution = self._known.get(address)
         if resolution is None:
             principal = Principal(self._kind, _TENANTS[self._kind], address)
-            resolution = Resolution(principal, self._rejection, consumed=False)
+            resolution = Resolution(principal, self._rejection, consumed=False, posture=self._posture)
             self._known.put(address, resolution)
         return resolution

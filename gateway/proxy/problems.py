@@ -59,6 +59,7 @@ _ALL = (
     Problem("upgrade-not-supported", 501, "Upgrade not supported", "WebSocket connections are not passed on yet."),
     Problem("bad-gateway", 502, "Bad gateway", "The service behind did not answer as HTTP wants it."),
     Problem("unavailable", 503, "Unavailable", "The gateway cannot take this request just now."),
+    Problem("identity-unavailable", 503, "Identity unavailable", "Nobody can tell just now whether this is valid."),
     Problem("gateway-timeout", 504, "Gateway timeout", "The service behind did not answer in time."),
     Problem("version-not-supported", 505, "Version not supported", "HTTP/1.1 is what is spoken here.", closes=True),
     Problem("loop-detected", 508, "Loop detected", "The request has already been through this gateway."),
