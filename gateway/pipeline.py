@@ -129,23 +129,20 @@ class Pipeline:
 
     def reject(self, facts: RequestFacts | None, rejection: Rejection, request_id: str) -> Decision:
         """Count a request that never reached a verdict. The decision comes back settled."""
-        decision = self._undecided(facts or _NO_FACTS, request_id)
+        decision = self.undecided(facts or _NO_FACTS, request_id)
         decision.rejection = rejection
         self.settle(decision, Outcome.REJECTED, rejection.status)
         return decision
 
-    def abandon(self, facts: RequestFacts, request_id: str) -> None:
-        """Count a request whose caller left before it was known who that is."""
-        self.settle(self._undecided(facts, request_id), Outcome.ABORTED, 0)
-
     def _silent(self, facts: RequestFacts, rejection: Rejection, request_id: str, posture: str) -> Decision:
         """Return the decision on a caller of whom nobody can be asked."""
-        decision = self._undecided(facts, request_id)
+        decision = self.undecided(facts, request_id)
         decision.rejection = rejection
         decision.notes["posture"] = posture
         return decision
 
-    def _undecided(self, facts: RequestFacts, request_id: str) -> Decision:
+    def undecided(self, facts: RequestFacts, request_id: str) -> Decision:
+        """Return the decision, to be settled, on a request that ends before it is known who sent it."""
         self.in_flight += 1
         principal = Principal(Kind.REJECTED, REJECTED, facts.address)
         return Decision(request_id, facts, principal, self._policies.default_class, UNMATCHED, self._clock.now())

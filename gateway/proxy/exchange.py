@@ -1,7 +1,7 @@
 """One request through the house: the line from head in to settled, on every path.
 
-    head --parse--> facts --decide--> verdict --+-- refused or rejected --> answer of ours --> settled
-                                                +-- forward --> call --> response relayed --> settled
+    head --parse--> facts [--ask--> known] --decide--> verdict --+-- refused or rejected --> answer of ours --> settled
+                                                                +-- forward --> call --> response relayed --> settled
 
 Rules
 1. It knows no server. A *source* feeds it (`begin`, `body`, `body_end`, `caller_gone`, `caller_writable`) and it writes
@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Callable
 
 from gateway.ports import Decision, Headers, Rejection
 from gateway.proxy.answer import Answer, Asked
@@ -31,6 +32,7 @@ from gateway.proxy.front import Front
 from gateway.proxy.parse import Head, Parsed
 from gateway.proxy.sink import NOBODY, Sink
 from gateway.proxy.target import stripped
+from policies.request import RequestFacts
 from policies.verdict import Outcome, Reason
 
 __all__ = ["DISCARDED", "Exchange"]
@@ -60,6 +62,7 @@ class Exchange:
         "_head",
         "_over",
         "_parsed",
+        "_pending",
         "_received",
         "_since",
         "_sink",
@@ -73,6 +76,8 @@ class Exchange:
         self._parsed: Parsed | None = None
         self._decision: Decision | None = None
         self._call: Call | None = None
+        #: Takes back what was asked about the caller, while that is not known.
+        self._pending: Callable[[], None] | None = None
         self._status = 0
         self._received = 0
         self._ended = False
@@ -106,8 +111,11 @@ class Exchange:
 
     def begin(self) -> None:
         """Take the head through to its answer or its upstream call."""
+        self._run(self._begin)
+
+    def _run(self, step: Callable[[], None]) -> None:
         try:
-            self._begin()
+            step()
         except Exception:  # noqa: BLE001 - logged, answered, counted
             # A bug, or a store that broke its promise. One caller gets a problem, and the connection stays.
             _LOG.exception("a request could not be handled")
@@ -129,7 +137,9 @@ class Exchange:
         self._call.write(chunk)
 
     def body_end(self) -> None:
-        """Note that the request body is complete."""
+        """Note that the request body is complete. Said again once there is somewhere to write it to."""
+        if self._pending is not None:
+            return
         self._ended = True
         if self._over or self._call is None or self._parsed is None:
             return
@@ -169,7 +179,19 @@ class Exchange:
         if facts is None or (rejection is not None and rejection.status == 400):
             self._turn_away(rejection or _FAILED)
             return
-        decision = self._decision = front.pipeline.decide(facts, head.headers, parsed.request_id)
+        self._pending = front.pipeline.ask(facts, head.headers, self._resume)
+        if self._pending is None:
+            self._decide(facts, parsed)
+
+    def _resume(self) -> None:
+        """Go on, now that who sent it is known."""
+        parsed, self._pending = self._parsed, None
+        if parsed is not None and (facts := parsed.facts) is not None:
+            self._run(lambda: self._decide(facts, parsed))
+
+    def _decide(self, facts: RequestFacts, parsed: Parsed) -> None:
+        front, rejection = self._front, parsed.rejection
+        decision = self._decision = front.pipeline.decide(facts, self._head.headers, parsed.request_id)
         if not decision.forward:
             self._refuse(decision)
         elif rejection is not None:
@@ -210,7 +232,7 @@ class Exchange:
         if self._call is not None:
             self._call.cancel()
         told = self._say(rejection)
-        self._settle(Outcome.UPSTREAM_ERROR if rejection.status == 508 else Outcome.REJECTED, told)
+        self._settle(Outcome.UPSTREAM_ERROR if rejection.status in {503, 508} else Outcome.REJECTED, told)
 
     def _turn_away(self, rejection: Rejection) -> None:
         """Answer a request of which nobody can tell what it asks, or from whom."""
@@ -290,6 +312,10 @@ class Exchange:
 
     def _settle(self, outcome: Outcome, status: int, limit: str = "") -> None:
         self._close()
+        if self._pending is not None and self._parsed is not None and self._parsed.facts is not None:
+            self._pending()
+            self._pending = None
+            self._decision = self._front.pipeline.undecided(self._parsed.facts, self._parsed.request_id)
         if self._decision is not None:
             self._front.pipeline.settle(self._decision, outcome, status, limit)
 
