@@ -1,0 +1,140 @@
+"""Our ASGI app under plain uvicorn, with its own upstream pool or with aiohttp's client in its place.
+
+Everything but the client is the same: what the pool saves is the difference.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import uvicorn
+from starlette.types import Receive, Scope, Send
+
+from gateway.app import Gateway, compose
+from gateway.clock import Clock
+from gateway.config import load
+from gateway.proxy.asgi import Proxy
+from gateway.proxy.call import Call, Headers, Receiver
+from gateway.proxy.failure import Failure, FailureKind
+from gateway.proxy.front import Front
+
+__all__ = ["main"]
+
+_TICK_SECONDS = 0.02
+
+
+class _AiohttpCall(Call):
+    """A call made by aiohttp in a task of its own; for requests without a body."""
+
+    __slots__ = ("_task",)
+
+    def __init__(self, task: asyncio.Task[None], receiver: Receiver) -> None:
+        self._task = task
+        self.receiver = receiver
+        self.over = self.paused = False
+        self.left, self.ended = 0, True
+
+    def pause(self) -> None:
+        """Nothing here is large enough."""
+
+    def resume(self) -> None:
+        """As above."""
+
+    def cancel(self) -> None:
+        """End it."""
+        self._task.cancel()
+
+
+class _AiohttpUpstream:
+    """What an exchange needs of an upstream, by way of aiohttp."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        connector = aiohttp.TCPConnector(limit=512)
+        self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False)
+
+    def call(
+        self,
+        method: bytes,
+        target: bytes,
+        headers: Headers,
+        length: int | None,
+        receiver: Receiver,
+        *,
+        idempotent: bool,
+        host: bytes | None = None,
+        first_byte_timeout_us: int | None = None,
+    ) -> Call:
+        """Send a request, and its response to `receiver`."""
+        fields = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]
+        made = self._make(method.decode(), self._url + target.decode(), fields, receiver)
+        return _AiohttpCall(asyncio.get_running_loop().create_task(made), receiver)
+
+    async def _make(self, method: str, url: str, fields: list[tuple[str, str]], receiver: Receiver) -> None:
+        receiver.on_sent()
+        try:
+            async with self._session.request(method, url, headers=fields, allow_redirects=False) as answered:
+                receiver.on_response(answered.status, list(answered.raw_headers))
+                async for chunk in answered.content.iter_any():
+                    receiver.on_data(chunk)
+        except aiohttp.ClientError as error:
+            receiver.on_failed(Failure(FailureKind.RESET, str(error)))
+        else:
+            receiver.on_done()
+
+
+async def _tick(gateway: Gateway) -> None:
+    while True:
+        gateway.tick()
+        await asyncio.sleep(_TICK_SECONDS)
+
+
+@asynccontextmanager
+async def _started(gateway: Gateway, client: str) -> AsyncIterator[None]:
+    await gateway.start()
+    if client == "aiohttp":
+        settings, policies = gateway.settings, gateway.pipeline.policies
+        upstream = _AiohttpUpstream(f"http://127.0.0.1:{settings.upstream.addresses[0].port}")
+        front = Front(settings, policies, gateway.pipeline, {None: upstream}, Clock())
+        gateway.endpoint.router.default = Proxy(front)
+    ticks = asyncio.get_running_loop().create_task(_tick(gateway))
+    yield
+    ticks.cancel()
+    await gateway.stop()
+
+
+def main() -> None:
+    """Serve `--config` on `--port` until a signal."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--config", type=Path, required=True)
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--client", choices=("pool", "aiohttp"), default="pool")
+    asked = parser.parse_args()
+    gateway = compose(load(asked.config, {}))
+    running: list[object] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan":
+            await gateway.endpoint(scope, receive, send)
+            return
+        await receive()
+        async with _started(gateway, asked.client):
+            running.append(gateway)
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    config = uvicorn.Config(
+        app, port=asked.port, loop="uvloop", http="httptools", access_log=False, log_level="warning", backlog=4096,
+        server_header=False, date_header=False, proxy_headers=False,
+    )  # fmt: skip
+    uvicorn.Server(config).run()
+
+
+if __name__ == "__main__":
+    main()
