@@ -20,8 +20,6 @@ __all__ = ["booked"]
 
 GRACE_US: Final = SECOND // 2
 HORIZON_US: Final = 60 * SECOND
-#: The part of the rate that is promised away.
-PROMISED: Final = 0.9
 
 
 def booked(queue_us: Micros, ready_us: Micros, cost: float, rate_us: float, now: Micros) -> tuple[Micros, Micros]:
@@ -33,4 +31,4 @@ def booked(queue_us: Micros, ready_us: Micros, cost: float, rate_us: float, now:
     come = max(queue_us, ready_us + GRACE_US)
     if come - now > HORIZON_US:
         return max(now + HORIZON_US, ready_us), queue_us
-    return come, come + int(cost / (PROMISED * rate_us))
+    return come, come + int(cost / rate_us)

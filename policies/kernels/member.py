@@ -15,6 +15,7 @@ from __future__ import annotations
 from math import isfinite
 from typing import Final
 
+from policies.kernels.backlog import booked
 from policies.kernels.waterfill import Ratio, Waterline
 from policies.units import SECOND, Micros, RequestUnits
 
@@ -72,8 +73,8 @@ class Member(Ratio):
 
     __slots__ = (
         "arrival", "ask", "group", "half", "heavy_until", "high_until", "light_at", "line", "low", "meter", "over_us",
-        "own_burst", "own_cost_us", "own_full_us", "own_rate_us", "per_weight", "plain", "queue_us", "seen_us", "small",
-        "within_refused",
+        "own_burst", "own_cost_us", "own_full_us", "own_rate_us", "per_weight", "plain", "queue_us", "saved",
+        "seen_us", "small", "within_refused",
     )  # fmt: skip
 
     def __init__(self, weight: float, line: Waterline, now: Micros, *, full: bool) -> None:
@@ -99,6 +100,8 @@ class Member(Ratio):
         #: The last ask that was not light.
         self.seen_us = now
         self.low: Low | None = None
+        #: What was earned with the bucket full while callers were booked to return.
+        self.saved = 0.0
         #: The end of the queue of those of this tenant that were told to come back.
         self.queue_us = now
         #: The last ask over the share; and how many were refused within it.
@@ -141,6 +144,31 @@ class Member(Ratio):
     def spend(self, cost: RequestUnits, now: Micros) -> None:
         """Take `cost` units out of the share bucket, or with a negative cost put them back; never above full."""
         self.arrival = self.line.virtual(now) - self.held(now) + cost * self.per_weight
+
+    def save(self, excess: float, now: Micros) -> None:
+        """Cut the bucket off at full, keeping the `excess` apart while callers are booked: up to 750 ms of share."""
+        self.arrival += excess
+        self.saved = min(self.saved + excess, 3.0 * self.line.deep) if now < self.queue_us + SECOND else 0.0
+
+    def draw(self, spent: float) -> bool:
+        """Take `spent` units per weight of what was saved; return whether there was that much."""
+        if self.saved < spent:
+            return False
+        self.saved -= spent
+        return True
+
+    def book(self, cost: RequestUnits, missing: float, now: Micros) -> Micros:
+        """Book the return of an ask whose share bucket lacks `missing`; return how long it is to stay away."""
+        if self.queue_us <= now:
+            self.saved = 0.0
+        level = self.line.level
+        ready = now + int(max(0.0, missing) / level)
+        come, self.queue_us = booked(self.queue_us, ready, cost, level * self.weight, now)
+        if self.light_at < self.queue_us:
+            # While callers are away, what is saved for them has to be looked after.
+            self.heavy_until = self.light_at = self.queue_us
+        self.over_us = now
+        return come - now
 
     def idle(self, forget_us: Micros, now: Micros) -> bool:
         """Return whether this tenant was idle for `forget_us`, all its buckets full (an unlisted one's own apart)."""
