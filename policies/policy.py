@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from policies.request import Class, Kind, Principal
 from policies.units import Micros, Rate, RequestUnits, Seats
@@ -26,8 +27,10 @@ __all__ = [
     "PolicySet",
     "Quota",
     "Route",
+    "Sized",
     "Sizing",
     "TenantRules",
+    "Term",
 ]
 
 
@@ -172,11 +175,45 @@ class Sizing:
     max_shrink_per_day: float
 
 
+class Term(NamedTuple):
+    """One step on the way to a sized quota: its name, what it added (nano-units a second), and why."""
+
+    name: str
+    delta: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """A quota that follows from the past of a key or tenant, and where it comes from (`sizing_past.py`).
+
+    `quota` is in force from `day` (days since the epoch); before `learn` it is what the key started with, and
+    `next_quota` what its past says. The terms add up to the rate of `next_quota`. `grown` is that rate over what it was
+    30 days ago, `flagged` if it more than doubled. `peak` and `offered` are units a second.
+    """
+
+    quota: Quota
+    mode: Mode
+    provenance: str
+    day: int
+    next_quota: Quota
+    terms: tuple[Term, ...] = ()
+    peak: float = 0.0
+    peak_hour: int = 0
+    peak_rule: str = ""
+    grown: float = 1.0
+    flagged: bool = False
+    starved: bool = False
+    proposal: Quota | None = None
+    offered: float = 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class PolicySet:
     """Everything that decides, from one gateway.toml.
 
-    `classes` is indexed by `Class`. `unlisted_weight` is the weight of all tenants nobody listed, together.
+    `classes` is indexed by `Class`. `unlisted_weight` is the weight of all tenants nobody listed, together. `sized`
+    holds what history knows, by the names of keys (`Principal.name`) and of tenants (`tenant=acme`).
     """
 
     classes: tuple[ClassRule, ...]
@@ -195,3 +232,4 @@ class PolicySet:
     routes: tuple[Route, ...] = ()
     policies: tuple[Policy, ...] = ()
     exemptions: tuple[Exemption, ...] = ()
+    sized: Mapping[str, Sized] = field(default_factory=dict)

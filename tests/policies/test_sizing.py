@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from policies.policy import Mode, PolicySet, TenantRules
+from policies.policy import Mode, PolicySet, Sized, TenantRules
 from policies.request import Kind, Principal
 from policies.sizing import credential_rules, effective_key, effective_tenant, own_cap
 from policies.units import SECOND
@@ -61,6 +61,41 @@ def test_tenant_quota(entry: TenantRules, principal: Principal, expected: tuple[
     assert (None if found is None else (int(found.quota.rate.per_second), found.mode)) == expected
 
 
+KNOWN = {
+    "tenant=acme,credential=sized": Sized(quota(44), Mode.ENFORCE, "sized", 1, quota(44)),
+    "tenant=acme,credential=young": Sized(quota(21), Mode.SHADOW, "initial", 1, quota(44)),
+    "tenant=acme": Sized(quota(70), Mode.ENFORCE, "sized", 1, quota(70)),
+    "tenant=small": Sized(quota(7), Mode.ENFORCE, "sized", 1, quota(7)),
+    "tenant=fresh": Sized(quota(70), Mode.SHADOW, "initial", 1, quota(70)),
+}
+
+
+@pytest.mark.parametrize(
+    ("principal", "rate", "mode", "provenance"),
+    [
+        (user(name="sized"), 44, Mode.ENFORCE, "sized"),
+        (user(name="young"), 21, Mode.SHADOW, "initial"),
+        (user(), 10, Mode.ENFORCE, "configured"),
+        (user(name="minted"), 70, Mode.ENFORCE, "inherited"),
+        (user(tenant="small"), 20, Mode.ENFORCE, "inherited"),
+        (user(tenant="fresh"), 20, Mode.SHADOW, "initial"),
+        (user(tenant="unknown"), 20, Mode.SHADOW, "initial"),
+    ],
+)
+def test_a_quota_from_the_past(principal: Principal, rate: int, mode: Mode, provenance: str) -> None:
+    """What history knows holds; a new key has its tenant's where that is known; else everybody's start, in shadow."""
+    policies = policy_set(tenants=tenants(acme(credential("ci", quota(10, 20)), credential("sized"))), sized=KNOWN)
+    found = effective_key(policies, principal)
+    assert (int(found.quota.rate.per_second), found.mode, found.provenance) == (rate, mode, provenance)
+
+
+def test_a_sized_tenant() -> None:
+    """A tenant bucket that is sized holds what history knows of the tenant."""
+    found = effective_tenant(policy_set(tenants=tenants(acme(sized=True)), sized=KNOWN), user())
+    assert found is not None
+    assert (int(found.quota.rate.per_second), found.mode, found.sized) == (70, Mode.ENFORCE, KNOWN["tenant=acme"])
+
+
 FIXED = acme(credential("ci", quota(10, 20)), credential("web", quota(30, 40)))
 MIXED = acme(credential("ci", quota(10, 20)), credential("sized"))
 
@@ -77,6 +112,15 @@ MIXED = acme(credential("ci", quota(10, 20)), credential("sized"))
         (policy_set(tenants=tenants(acme(*MIXED.credentials.values(), quota=quota(90, 5)))), user(), 90, 5),
         (policy_set(tenants=tenants(acme(*MIXED.credentials.values(), sized=True))), user(), math.inf, math.inf),
         (policy_set(), anonymous(), math.inf, math.inf),
+        (policy_set(tenants=tenants(MIXED), sized=KNOWN), user(), 54, 21),
+        (policy_set(tenants=tenants(MIXED), sized=KNOWN), user(name="sized"), 54, 21),
+        (
+            policy_set(tenants=tenants(acme(*FIXED.credentials.values(), credential("young"))), sized=KNOWN),
+            user(),
+            math.inf,
+            math.inf,
+        ),
+        (policy_set(tenants=tenants(MIXED)), user(name="sized"), math.inf, math.inf),
     ],
 )
 def test_own_cap(policies: PolicySet, principal: Principal, rate: float, burst: float) -> None:
