@@ -5,7 +5,7 @@ coarse wheel; moving it later is one assignment, since a slot that comes up only
 
 Rules
 1. A deadline is met at most `GRAIN` seconds late, never early.
-2. A connection stands in at most one slot for each deadline it had moved *earlier*; stale slots are skipped.
+2. A connection stands in one slot at most, and in none once it is forgotten: the wheel keeps nothing alive.
 3. The timer runs only while something stands in the wheel.
 """
 
@@ -38,23 +38,38 @@ class Deadlines:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._slots: dict[int, list[Due]] = {}
+        self._slots: dict[int, dict[Due, None]] = {}
         self._handle: asyncio.TimerHandle | None = None
 
     def set(self, due: Due, deadline: float) -> None:
         """Give `due` a deadline in loop time, replacing the one it had."""
         due.deadline = deadline
         slot = int(deadline / GRAIN) + 1
-        if due.filed == 0 or slot < due.filed:
+        if due.filed == 0:
+            self._file(due, slot)
+        elif slot < due.filed:
+            self._unfile(due)
             self._file(due, slot)
 
     def clear(self, due: Due) -> None:
         """Take the deadline back."""
         due.deadline = 0.0
 
+    def forget(self, due: Due) -> None:
+        """Take it back for good."""
+        due.deadline = 0.0
+        if due.filed:
+            self._unfile(due)
+
+    def _unfile(self, due: Due) -> None:
+        slot = self._slots.get(due.filed)
+        if slot is not None:
+            slot.pop(due, None)
+        due.filed = 0
+
     def _file(self, due: Due, slot: int) -> None:
         due.filed = slot
-        self._slots.setdefault(slot, []).append(due)
+        self._slots.setdefault(slot, {})[due] = None
         if self._handle is None:
             self._handle = self._loop.call_later(GRAIN, self._turn)
 
@@ -62,12 +77,16 @@ class Deadlines:
         now = self._loop.time()
         current = int(now / GRAIN)
         self._handle = None
-        for slot in [slot for slot in self._slots if slot <= current]:
-            for due in self._slots.pop(slot):
-                if due.filed == slot:
-                    self._visit(due, now)
-        if self._slots and self._handle is None:
-            self._handle = self._loop.call_later(GRAIN, self._turn)
+        try:
+            for slot in [slot for slot in self._slots if slot <= current]:
+                standing = self._slots[slot]
+                # One by one: a visit may forget others.
+                while standing:
+                    self._visit(standing.popitem()[0], now)
+                del self._slots[slot]
+        finally:
+            if self._slots and self._handle is None:
+                self._handle = self._loop.call_later(GRAIN, self._turn)
 
     def _visit(self, due: Due, now: float) -> None:
         due.filed = 0

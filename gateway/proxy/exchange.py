@@ -48,6 +48,7 @@ _IDEMPOTENT = frozenset({b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"})
 _TOO_LARGE = Rejection(413, "content-too-large", "")
 _NOT_AS_ANNOUNCED = Rejection(400, "bad-framing", "The request body is not as long as announced.")
 _FAILED = Rejection(500, "internal-error", "")
+_STOPPING = Rejection(503, "unavailable", "The gateway is stopping, and the request took too long to wait for.")
 _FAILURES = {502: "bad-gateway", 503: "unavailable", 504: "gateway-timeout"}
 
 
@@ -152,6 +153,17 @@ class Exchange:
         """End the request for what its server found wrong after the head: the body came too slowly, or malformed."""
         if not self._over:
             self._reject(rejection)
+
+    def stop(self) -> None:
+        """End the request because its server stops: a problem, or a response broken off."""
+        if self._over:
+            return
+        if self._call is not None:
+            self._call.cancel()
+        if self._decision is not None:
+            self._decision.notes["ended"] = "drain"
+        told = self._say(_STOPPING)
+        self._settle(self._outcome() if self._status else Outcome.UPSTREAM_ERROR, told)
 
     def caller_gone(self) -> None:
         """End the upstream call now: the caller left, or its server is stopping."""

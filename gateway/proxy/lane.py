@@ -16,7 +16,7 @@ from gateway.ports import Headers, Rejection
 from gateway.proxy.answer import Answer, Asked
 from gateway.proxy.exchange import DISCARDED, Exchange
 from gateway.proxy.front import Front
-from gateway.proxy.guard import Guard, Limits, Post
+from gateway.proxy.guard import Guard, Limits, Post, Turn
 from gateway.proxy.parse import Head
 from gateway.proxy.writer import Writer
 from policies.request import RequestFacts
@@ -25,8 +25,6 @@ __all__ = ["Door", "Lane", "Passage", "lane"]
 
 #: Counted, never answered.
 _TOO_MANY = Rejection(0, "too-many-connections", "More connections of one address than max_connections_per_address.")
-
-_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class Door:
@@ -63,8 +61,8 @@ class Lane(Guard):
 
     door: ClassVar[Door]
 
-    def turn(self, head: Head, *, keep_alive: bool) -> Passage:
-        """Return the passage of a request."""
+    def turn(self, head: Head, *, keep_alive: bool, upgrade: bool) -> Turn:
+        """Return the passage of a request, or of a WebSocket handshake the handing over of the connection."""
         return Passage(self, self.door.front, head, keep_alive=keep_alive)
 
 
@@ -73,7 +71,7 @@ class Passage:
 
     __slots__ = (
         "_ahead", "_all_read", "_began", "_exchange", "_fault", "_guard", "_over", "_permitted", "_wanted", "_writer",
-        "held",
+        "held", "opaque",
     )  # fmt: skip
 
     def __init__(self, guard: Guard, front: Front, head: Head, *, keep_alive: bool) -> None:
@@ -85,16 +83,12 @@ class Passage:
         self._permitted = head.version == "1.0"
         self._ahead: deque[bytes] | None = None
         self.held = 0
+        self.opaque = False
         self._all_read = False
         self._wanted = False
         self._began = False
         self._over = False
         self._fault: Rejection | None = None
-
-    @property
-    def answering(self) -> bool:
-        """Whether the response head was written."""
-        return self._writer.started
 
     # The turn of a connection
 
@@ -131,6 +125,14 @@ class Passage:
         self._fault = fault
         if self._began:
             self._exchange.turn_back(fault)
+
+    def stop(self) -> None:
+        """End the request: the server stops."""
+        self._exchange.stop()
+
+    def probe(self) -> None:
+        """Write a 100, if the response has not begun: it shows whether the caller is gone."""
+        self._writer.interim(100, [])
 
     def gone(self) -> None:
         """End it: the caller left."""
@@ -189,7 +191,7 @@ class Passage:
             # RFC 9110 section 10.1.1: who sends its body unasked needs no 100.
             self._permitted = True
             if self._exchange.awaits_permission:
-                self._guard.transport.write(_CONTINUE)
+                self._writer.interim(100, [])
         while ahead and self._wanted and not self._over:
             chunk = ahead.popleft()
             self.held -= len(chunk)

@@ -1,0 +1,314 @@
+"""The framing of an edge server, on uvicorn's httptools protocol: octets in, heads and bodies out, within bounds.
+
+This and `guard` are where uvicorn's internals are touched (version pinned in pyproject.toml, held by a test).
+
+    IDLE --first octet--> HEAD --head complete--> BODY --message complete--> IDLE
+                                    `--a handshake--> OPAQUE --> the connection is another protocol's
+      any of them --fault, deadline, or an answer that closes--> LINGER
+
+Rules
+1. Requests are begun only after all octets already received have parsed. A fault behind a good request in the same
+   octets takes both: what cannot be framed is not passed on in part.
+2. A head is frozen when it is complete. Trailers are read, bounded, and dropped.
+3. `max_header_bytes` and `max_headers` hold while a head is being received, not once it is complete; so do the bounds
+   on what stands beside a body (chunk sizes, extensions, trailers) and on requests that come at once.
+4. After the first fault nothing more is read as HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from enum import IntEnum
+from typing import Any
+
+import httptools
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from gateway.ports import Rejection
+from gateway.proxy.address import UNIX
+from gateway.proxy.parse import Head
+from gateway.proxy.turn import Post, Turn
+
+__all__ = ["BODY_STRIDE", "BURST", "MAX_OVERHEAD", "Framing", "State"]
+
+#: Octets of a request body that must arrive within each `body_timeout`.
+BODY_STRIDE = 16 * 1024
+#: Octets of trailers, chunk sizes and extensions beside a body, beyond what the body itself excuses.
+MAX_OVERHEAD = 64 * 1024
+#: Requests in one read of the socket: a hundred clients' worth of pipelining, and 1 MB of heads read ahead.
+BURST = 500
+
+_MALFORMED = Rejection(400, "bad-framing", "The request is not well-formed HTTP/1.1.")
+_OLD = Rejection(400, "bad-framing", "HTTP/0.9 is not spoken here.")
+_CROWD = Rejection(400, "bad-request", "More requests came at once than are read ahead.")
+_VERSION = Rejection(505, "version-not-supported", "")
+_LONG_TARGET = Rejection(414, "uri-too-long", "")
+_LARGE_HEAD = Rejection(431, "headers-too-large", "")
+_LARGE_TRAILER = Rejection(431, "headers-too-large", "The trailers or the chunk sizes are larger than is read.")
+
+_VERSIONS = frozenset({"1.1", "1.0"})
+_OF_HTTP_1_0 = frozenset({b"GET", b"HEAD", b"POST"})
+_FRAMING = frozenset({b"content-length", b"transfer-encoding"})
+
+
+class State(IntEnum):
+    """What a connection receives now."""
+
+    IDLE = 0
+    HEAD = 1
+    BODY = 2
+    OPAQUE = 3
+    LINGER = 4
+
+
+class _FaultError(Exception):
+    """Raised inside a parser callback, to stop the parser."""
+
+
+class Framing(HttpToolsProtocol):
+    """One connection's octets; `post` is bound by a subclass, as is what becomes of what was read."""
+
+    post: Post
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self.peer = UNIX
+        self._state = State.IDLE
+        self._fault: Rejection | None = None
+        #: The request whose body is being received, and those of these octets that are not begun yet.
+        self._receiving: Turn | None = None
+        self._begun: list[Turn] = []
+        self._heads = self._weight = self._raw = self._octets = self._stride = self._overhead = self._seen = 0
+        #: What is being parsed.
+        self._data: bytes | memoryview = b""
+        #: Whether the head that was read last asks for an upgrade and announces a body.
+        self._upgrading = False
+        #: What follows a handshake.
+        self._opaque = b""
+        #: Whether what these octets were part of deserves a deadline of its own.
+        self._fresh = False
+
+    # A subclass's
+
+    def turn(self, head: Head, *, keep_alive: bool, upgrade: bool) -> Turn:
+        """Return the turn of a request; `keep_alive` and `upgrade` are what its head asks for."""
+        raise NotImplementedError
+
+    def received(self) -> None:
+        """Begin what `_begun` holds, and keep the time: all octets have parsed."""
+        raise NotImplementedError
+
+    def refuse(self, fault: Rejection) -> None:
+        """Answer a fault, behind the answers still owed. What came with it is not begun (rule 1)."""
+        raise NotImplementedError
+
+    def regulate(self) -> None:
+        """Read on, or not."""
+        raise NotImplementedError
+
+    def rest(self) -> None:
+        """Keep the time of a connection that receives nothing now."""
+        raise NotImplementedError
+
+    # Octets
+
+    def data_received(self, data: bytes) -> None:
+        """Parse; then, if all of it is well-formed, begin what it asks for (rule 1)."""
+        state = self._state
+        if state is State.LINGER or self._fault is not None:
+            return
+        if state is State.OPAQUE:
+            self._opaque += data
+            return
+        if state is State.IDLE:
+            self._state = State.HEAD
+            self._raw = 0
+        self._fresh = state is State.IDLE
+        self._heads = 0
+        self._seen = self._octets
+        fault = self._feed(data) or self._measure(state, len(data))
+        if fault is not None:
+            self.refuse(fault)
+        else:
+            self.received()
+
+    def _feed(self, data: bytes) -> Rejection | None:
+        """Parse; return what is wrong, if anything is."""
+        rest: bytes | memoryview = data
+        try:
+            while rest:
+                self._data = rest
+                try:
+                    self.parser.feed_data(rest)
+                except httptools.HttpParserUpgrade as upgrade:
+                    rest = memoryview(rest)[upgrade.args[0] :]
+                    if self._begun and self._begun[-1].opaque:
+                        self._state = State.OPAQUE
+                        self._opaque = bytes(rest)
+                        break
+                    self._ignore_upgrade()
+                else:
+                    break
+        except httptools.HttpParserError:
+            return self._fault or _MALFORMED
+        finally:
+            self._data = b""
+        return None
+
+    def _ignore_upgrade(self) -> None:
+        """Read on as HTTP: an Upgrade to what is not spoken here is an ordinary request (RFC 9110 section 7.8).
+
+        httptools ends such a request with its head, whatever body it announces. So the body is read by a parser that
+        was told of its framing alone.
+        """
+        reader = _BodyReader(self) if self._upgrading else self
+        parser = self.parser = httptools.HttpRequestParser(reader)
+        parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        if self._upgrading:
+            self._upgrading = False
+            framing = b"".join(b"%b: %b\r\n" % field for field in self.headers if field[0] in _FRAMING)
+            parser.feed_data(b"POST / HTTP/1.1\r\n" + framing + b"\r\n")
+
+    def _measure(self, before: State, size: int) -> Rejection | None:
+        """Weigh what the parser has not told of: an unfinished line, or what stands between the pieces of a body."""
+        limits = self.post.limits
+        if self._state is State.HEAD:
+            # Exact where one head is all there is; behind others in the same octets it is one read late.
+            if self._heads == 0 or (self._heads == 1 and before is State.IDLE):
+                self._raw += size
+            if self._raw > limits.max_header_bytes:
+                return _LARGE_HEAD if self.headers else _LONG_TARGET
+        elif self._state is State.BODY and before is State.BODY and self._heads == 0:
+            beside = size - (self._octets - self._seen)
+            if beside > 0:
+                self._raw += beside
+                if self._raw > MAX_OVERHEAD + 8 * self._octets:
+                    return _LARGE_TRAILER
+        return None
+
+    # What the parser tells
+
+    def on_message_begin(self) -> None:
+        """Begin a head."""
+        self.url = b""
+        self.headers = []
+        self._state = State.HEAD
+        self._upgrading = False
+        self._fresh = True
+        self._heads += 1
+        self._weight = self._raw = self._overhead = 0
+        if self._heads > BURST:
+            self._stop(_CROWD)
+
+    def on_url(self, url: bytes) -> None:
+        """Collect the target, in however many pieces it comes."""
+        self.url += url
+        if len(self.url) > self.post.limits.max_header_bytes:
+            self._stop(_LONG_TARGET)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Collect a field of the head; a trailer is only weighed (rule 2)."""
+        weight = len(name) + len(value) + 4
+        if self._state is State.BODY:
+            self._weigh(weight)
+            return
+        self.headers.append((name.lower(), value))
+        self._weight += weight
+        limits = self.post.limits
+        if self._weight + len(self.url) > limits.max_header_bytes or len(self.headers) > limits.max_headers:
+            self._stop(_LARGE_HEAD)
+
+    def on_headers_complete(self) -> None:
+        """Freeze the head; its request begins once everything received has parsed."""
+        parser = self.parser
+        version = parser.get_http_version()
+        method = parser.get_method()
+        if version not in _VERSIONS:
+            self._stop(_OLD if version == "0.9" else _VERSION)
+        if version == "1.0" and method not in _OF_HTTP_1_0 and not self._names_http():
+            self._stop(_MALFORMED)
+        upgrade = parser.should_upgrade()
+        if upgrade:
+            self._upgrading = any(name in _FRAMING and value != b"0" for name, value in self.headers)
+        self._state = State.BODY
+        self._octets = self._stride = self._raw = self._seen = 0
+        head = Head(method, self.url, self.headers, self.peer, self.scheme or "http", version, measured=True)
+        keep_alive = parser.should_keep_alive() and not self.post.draining
+        turn = self._receiving = self.turn(head, keep_alive=keep_alive, upgrade=upgrade and not self._upgrading)
+        self._begun.append(turn)
+        self._fresh = True
+
+    def on_chunk_header(self) -> None:
+        """Weigh a chunk's size line: very many tiny chunks are work without a body."""
+        self._weigh(8)
+
+    def on_body(self, body: bytes) -> None:
+        """Hand octets of the body to the request that they belong to."""
+        size = len(body)
+        self._overhead = max(0, self._overhead - size)
+        self._octets += size
+        if self._octets - self._stride >= BODY_STRIDE:
+            self._stride = self._octets
+            self._fresh = True
+        if self._receiving is not None:
+            self._receiving.body(body)
+            self.regulate()
+
+    def on_message_complete(self) -> None:
+        """Note that the request is whole; the next one may come."""
+        if self._upgrading:
+            return  # its body has not been read yet
+        self._state = State.IDLE
+        receiving, self._receiving = self._receiving, None
+        if receiving is not None:
+            receiving.body_end()
+        self.rest()
+
+    def _names_http(self) -> bool:
+        """Return whether the request line says HTTP; llhttp reads RTSP and ICE too, and tells of neither."""
+        return self.url + b" HTTP/1.0\r\n" in bytes(self._data)
+
+    def _weigh(self, octets: int) -> None:
+        self._overhead += octets
+        if self._overhead > MAX_OVERHEAD:
+            self._stop(_LARGE_TRAILER)
+
+    def _stop(self, fault: Rejection) -> None:
+        self._fault = fault
+        raise _FaultError
+
+
+class _BodyReader:
+    """What a parser tells of a body whose head another parser has read, and of everything after it."""
+
+    def __init__(self, connection: Framing) -> None:
+        self._connection = connection
+        self._headed = False
+        self.on_body = connection.on_body
+        self.on_chunk_header = connection.on_chunk_header
+        self.on_message_complete = connection.on_message_complete
+
+    def on_message_begin(self) -> None:
+        if self._headed:
+            self._connection.on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        if self._headed:
+            self._connection.on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._headed:
+            self._connection.on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        if self._headed:
+            self._connection.on_headers_complete()
+        self._headed = True
