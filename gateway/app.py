@@ -17,17 +17,20 @@ from gateway.admin import Health, build_admin
 from gateway.clock import Clock
 from gateway.config import Loaded
 from gateway.config.sections import ServerSection
-from gateway.identity.resolver import build_resolver
+from gateway.identity.live import Identity
 from gateway.pipeline import Pipeline
 from gateway.proxy.asgi import Proxy
+from gateway.proxy.canary import Canary
 from gateway.proxy.front import Front
 from gateway.proxy.guard import Limits
 from gateway.proxy.lane import Door
 from gateway.proxy.upstream import Upstream
 from gateway.stores import open_store
 from gateway.stores.memory import Backstop
+from gateway.stores.usage import PolicyUse
 from gateway.telemetry import Telemetry
 from policies.kernels.fairshare import Shares
+from policies.policy import Mode
 
 __all__ = ["Gateway", "compose"]
 
@@ -46,11 +49,12 @@ class Gateway:
         self.settings = settings
         self.telemetry = Telemetry(settings, policies, clock)
         self.store = open_store(settings, policies, clock.now(), backstop)
-        self.pipeline = Pipeline(
-            policies, build_resolver(settings, clock), self.store, self.telemetry, clock, random.random
-        )
+        self.identity = Identity(settings, clock)
+        self.pipeline = Pipeline(policies, self.identity.resolver, self.store, self.telemetry, clock, random.random)
         self.health = Health(settings, policies, self.telemetry, clock, map(str, loaded.warnings))
-        self.admin = build_admin(settings, lambda: self.pipeline.policies, self.telemetry, self.health, clock)
+        self.admin = build_admin(
+            settings, lambda: self.pipeline.policies, self.telemetry, self.health, clock, self.identity.jobs
+        )
         self.endpoint = Starlette()
         self.endpoint.router.redirect_slashes = False
         #: How many sockets callers hold; set by the server, which alone knows.
@@ -58,6 +62,12 @@ class Gateway:
         self.door: Door
         self._upstreams: Mapping[str | None, Upstream] = {}
         self._gauges()
+        self._usage = PolicyUse(settings.store.path)
+        self._canary = Canary(settings)
+        self.health.sources += [self.identity.warnings, self._usage.warnings]
+        self.health.unused = lambda: self._usage.unused
+        self.identity.minutely += [self._note_use, lambda: self._canary.run(self.pipeline.policies)]
+        self.telemetry.gauges.canary_ok = lambda: self._canary.found
 
     async def start(self) -> None:
         """Open the upstreams and serve; to be called on the data plane's loop."""
@@ -77,6 +87,7 @@ class Gateway:
         self.endpoint.router.default = Proxy(front)
         self.door = Door(front, limits_of(settings.server))
         self.telemetry.start()
+        await self.identity.start()
         self.health.started = True
 
     def tick(self) -> None:
@@ -84,6 +95,7 @@ class Gateway:
         now = self._clock.now()
         self.health.beat(now)
         self.store.tick(now)
+        self.pipeline.tick(now)
 
     def drain(self) -> None:
         """Say that no new requests are welcome; they are served all the same, on connections that close then."""
@@ -96,7 +108,14 @@ class Gateway:
             upstream.abort()
         for upstream in self._upstreams.values():
             await upstream.wait_closed()
+        self.identity.stop()
+        self._note_use()
         self.telemetry.stop()
+
+    def _note_use(self) -> None:
+        pipeline = self.pipeline
+        names = [policy.name for policy in pipeline.policies.policies if policy.mode is not Mode.OFF]
+        self._usage.note(names, pipeline.applied, self._clock.now())
 
     def _gauges(self) -> None:
         gauges, store = self.telemetry.gauges, self.store
@@ -105,6 +124,7 @@ class Gateway:
         gauges.store_up = lambda: True
         gauges.in_flight = lambda: self.pipeline.in_flight
         gauges.connections = self._connections
+        gauges.jwks_age_seconds = self.identity.ages_seconds
         if isinstance(shares := store.backstop, Shares):
             gauges.backstop_contended = lambda: shares.view(self._clock.now()).contended
             gauges.backstop_used_ratio = lambda: shares.view(self._clock.now()).used_ratio

@@ -161,9 +161,13 @@ def check(config: Config = _DEFAULT) -> None:
 def inventory(config: Config = _DEFAULT) -> None:
     """List every limit that exists, and the routes without one."""
     loaded = _load(config)
+    from gateway.clock import Clock  # noqa: PLC0415 - rule 3
     from gateway.config.inventory import inventory as listed  # noqa: PLC0415 - rule 3
+    from gateway.stores.usage import PolicyUse  # noqa: PLC0415 - rule 3
 
-    sys.stdout.write(f"{listed(loaded)}\n")
+    now = Clock().wall()
+    unused = PolicyUse(loaded.settings.store.path).read([policy.name for policy in loaded.policies.policies], now)
+    sys.stdout.write(f"{listed(loaded, now, unused)}\n")
 
 
 @app.command()

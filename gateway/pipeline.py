@@ -31,10 +31,12 @@ from policies.cost import UNMATCHED
 from policies.policy import Mode, PolicySet
 from policies.request import REJECTED, Kind, Principal, RequestFacts
 from policies.settle import corrections
+from policies.units import SECOND, Micros
 from policies.verdict import Outcome
 
 __all__ = ["Pipeline"]
 
+_DAY: Micros = 86_400 * SECOND
 _NO_FACTS = RequestFacts(method="", path="", address="")
 
 
@@ -42,8 +44,8 @@ class Pipeline:
     """One for a process. `random` draws the jitter, in [0, 1)."""
 
     __slots__ = (
-        "_ask", "_classifier", "_clock", "_planner", "_policies", "_random", "_recorder", "_resolver", "_shadow",
-        "_store", "in_flight",
+        "_ask", "_classifier", "_clock", "_planner", "_policies", "_random", "_recorder", "_renew_us", "_resolver",
+        "_shadow", "_store", "in_flight",
     )  # fmt: skip
 
     def __init__(
@@ -71,7 +73,9 @@ class Pipeline:
     def _bind(self, policies: PolicySet) -> None:
         self._policies = policies
         self._classifier = Classifier(policies)
-        self._planner = Planner(policies, self._clock.now())
+        now = self._clock.now()
+        self._planner = Planner(policies, now)
+        self._renew_us = now + _DAY
         self._shadow = policies.mode is not Mode.ENFORCE
 
     @property
@@ -84,6 +88,17 @@ class Pipeline:
         self._bind(policies)
         self._resolve_by(resolver)
         self._store.rebuild(policies, self._clock.now())
+
+    @property
+    def applied(self) -> set[str]:
+        """The named policies that have applied to a request lately, today or yesterday; from any thread."""
+        return self._planner.applied.copy()
+
+    def tick(self, now: Micros) -> None:
+        """Once a day, compile plans anew, so that `applied` forgets what nothing meets any more."""
+        if now >= self._renew_us:
+            self._renew_us = now + _DAY
+            self._planner.renew(now)
 
     def ask(
         self, facts: RequestFacts, headers: list[tuple[bytes, bytes]], resume: Callable[[], None]

@@ -60,7 +60,7 @@ class Planner:
 
     __slots__ = (
         "_addressed", "_classes", "_compiled", "_max_plans", "_methods", "_now", "_old", "_policies", "_ranks",
-        "_shares", "_young", "valid_until",
+        "_shares", "_young", "applied", "valid_until",
     )  # fmt: skip
 
     def __init__(self, policies: PolicySet, now: Micros = 0, max_plans: int = MAX_PLANS) -> None:
@@ -81,6 +81,8 @@ class Planner:
         self._shares: dict[ShareCharge, ShareCharge] = {}
         self._young: list[dict[str, Plan]] = [{} for _ in range(slots)]
         self._compiled = 0
+        #: Named policies that some plan has asked since this was called; those that are off are never asked.
+        self.applied: set[str] = set()
         self.valid_until = next_expiry(self._policies, now) or FOREVER
 
     @property
@@ -118,6 +120,7 @@ class Planner:
             bucket = key_name(limit="tenant", tenant=principal.tenant)
             limits.append(_Limit("tenant", bucket, tenant, "tenant", standing))
         for policy in applicable(policies, principal, cls, route, method):
+            self.applied.add(policy.name)
             bucket = bucket_of(policies, policy, principal, cls, route, address)
             mode = policy.mode if enforced_at(policy, bucket) else Mode.SHADOW
             pinned = bounded(policies, policy, principal)

@@ -18,10 +18,12 @@ from gateway.admin.access import LOGIN, Access, Keys
 from gateway.admin.answers import on_exception, on_http_exception
 from gateway.admin.api import Api
 from gateway.admin.health import Health
+from gateway.admin.jobs import job_routes
 from gateway.admin.limits import key_quotas
 from gateway.admin.pages import Pages
 from gateway.clock import Clock
 from gateway.config import Settings
+from gateway.identity.jobs import JobRegistry
 from gateway.telemetry import Telemetry
 from policies.policy import PolicySet
 
@@ -29,9 +31,16 @@ __all__ = ["Health", "build_admin"]
 
 
 def build_admin(
-    settings: Settings, policies: Callable[[], PolicySet], telemetry: Telemetry, health: Health, clock: Clock
+    settings: Settings,
+    policies: Callable[[], PolicySet],
+    telemetry: Telemetry,
+    health: Health,
+    clock: Clock,
+    jobs: JobRegistry | None = None,
 ) -> Starlette:
     """Return the app of the admin listener. `policies` returns those in force now.
+
+    `jobs` is the registry that `/api/jobs` writes to; without one there is no such path.
 
     Sets the gauge of key quotas, which nobody else knows.
     """
@@ -52,6 +61,7 @@ def build_admin(
             Route("/api/fairness", api.fairness),
             Route("/api/limits", api.limits),
             Route("/api/tenants/{id:path}", api.tenant),
+            *([] if jobs is None else job_routes(jobs)),
         ],
         middleware=[Middleware(Access, keys=keys, address=settings.server.admin)],
         exception_handlers={HTTPException: on_http_exception, Exception: on_exception},

@@ -5,15 +5,20 @@ Rules
    it dead, or an upstream's outage would restart every gateway.
 2. Ready means that new requests are welcome: started, not draining, and able to decide. A lost store with a posture
    that still admits, and a failing canary, are warnings.
-3. Whatever is off or in shadow is listed, so that nobody takes a limit for granted that does not hold.
+3. Whatever is off or in shadow is listed, so that nobody takes a limit for granted that does not hold; so are routes
+   that no named policy covers and policies that nothing has met for 30 days. The counts are those of `evenhand
+   inventory`.
+4. An exemption is warned of a week before it ends, and reported once it has, until it is taken out.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 
 from gateway.clock import Clock
-from gateway.config import Settings
+from gateway.config import Loaded, Settings
+from gateway.config.inventory import counts, exemptions, standings
 from gateway.telemetry import Telemetry
 from policies.policy import Mode, PolicySet
 from policies.units import SECOND, Micros
@@ -22,6 +27,8 @@ __all__ = ["STALLED", "Health"]
 
 #: A loop that has not turned for so long is taken for dead.
 STALLED: Micros = 30 * SECOND
+
+_EXEMPTION = re.compile(r"exemptions\[\d+\]\.expires: ")
 
 
 class Health:
@@ -36,6 +43,8 @@ class Health:
         self.draining = False
         #: More sources of warnings: each is asked at every look.
         self.sources: list[Callable[[], Iterable[str]]] = [telemetry.warnings]
+        #: Names the policies that have applied to nothing in 30 days.
+        self.unused: Callable[[], Iterable[str]] = tuple
         self._clock = clock
         self._gauges = telemetry.gauges
         self._beat: Micros | None = None
@@ -44,7 +53,10 @@ class Health:
     def reload(self, settings: Settings, policies: PolicySet, warnings: Iterable[str] = ()) -> None:
         """Look at another configuration from now on."""
         self._closed = settings.store.posture == "closed"
-        self._configured = tuple(warnings)
+        # Whether an exemption has ended is asked at every look, not only when the file was read.
+        self._configured = tuple(warning for warning in warnings if not _EXEMPTION.search(warning))
+        self._loaded = Loaded(settings, policies)
+        self._without = [row.route for row in standings(self._loaded) if row.standing == "without"]
         self._off = [policy.name for policy in policies.policies if policy.mode is Mode.OFF]
         self._shadow = list(_in_shadow(policies))
 
@@ -64,7 +76,14 @@ class Health:
             ("draining", "shutting down: send new requests elsewhere" if self.draining else ""),
             ("store", self._store_lost() if self._closed else ""),
         ]
-        return _report(checks, list(self.warnings())) | {"off": self._off, "shadow": self._shadow}
+        unused = list(self.unused())
+        return _report(checks, list(self.warnings())) | {
+            "off": self._off,
+            "shadow": self._shadow,
+            "routes_without_policy": self._without,
+            "policies_unused": unused,
+            "counts": counts(self._loaded, self._clock.wall(), unused),
+        }
 
     def warnings(self) -> Iterator[str]:
         """Yield what an operator should know, one sentence each."""
@@ -74,6 +93,11 @@ class Health:
             yield lost
         canaries = {} if self._gauges.canary_ok is None else self._gauges.canary_ok()
         yield from (f"the canary {name} does not find what it expects" for name, ok in canaries.items() if not ok)
+        yield from (f"policy {name} has applied to nothing in 30 days" for name in self.unused())
+        for exemption in exemptions(self._loaded, self._clock.wall()):
+            if exemption.state != "in force":
+                verb = "has ended and raises nothing" if exemption.state == "ended" else "ends within a week"
+                yield f"exemption {exemption.name} of {exemption.owner} {verb}: {exemption.ends}"
         for source in self.sources:
             yield from source()
 

@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterator
 from gateway.config.places import Finding
 from gateway.config.settings import Settings
 from gateway.config.values import quoted
-from policies.units import Micros
+from policies.units import SECOND, Micros
 
-__all__ = ["advice"]
+__all__ = ["SOON", "advice"]
+
+#: How long before its end an exemption is warned of.
+SOON: Micros = 7 * 86_400 * SECOND
 
 
 def advice(settings: Settings, now: Micros) -> Iterator[Finding]:
@@ -68,6 +71,9 @@ def _expired(settings: Settings, now: Micros) -> Iterator[Finding]:
     for index, exemption in enumerate(settings.exemptions):
         if exemption.expires <= now:
             yield ("exemptions", index, "expires"), "is past, so this exemption raises nothing"
+        elif exemption.expires <= now + SOON:
+            told = f"is less than a week away: exemption {quoted(exemption.name)} of {exemption.owner} ends then"
+            yield ("exemptions", index, "expires"), told
 
 
 _SOURCES: tuple[Callable[[Settings], Iterator[Finding]], ...] = (

@@ -1,24 +1,28 @@
-"""`evenhand inventory`: every limit that exists, what it covers, and what nothing covers.
+"""`evenhand inventory`: every limit that exists, what it covers, what nothing covers, and what is raised.
 
 Rules
 1. A limit that is off or in shadow is listed as such: one that exists and does nothing is the most dangerous kind.
-2. The counts are of the rows above them, so they add up.
+2. The counts are of the rows above them, so they add up. `/readyz` shows the same counts (`counts`).
+3. A named policy that has applied to nothing for 30 days is said to be unused: whoever wrote it meant something by it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import astuple, dataclass
+from datetime import UTC, datetime
 
-from gateway.config.entries import CredentialEntry, MatchTable, PolicyEntry, RouteEntry, TenantEntry
+from gateway.config.advice import SOON
+from gateway.config.entries import CredentialEntry, ExemptionEntry, MatchTable, PolicyEntry, RouteEntry, TenantEntry
 from gateway.config.loader import Loaded
 from gateway.config.sections import UpstreamSection
 from gateway.config.values import QuotaText
 from policies.policy import CredentialRules, Mode, Quota, TenantRules
 from policies.request import Class, key_name
+from policies.units import SECOND, Micros
 
-__all__ = ["Limit", "Standing", "inventory", "limits", "standings"]
+__all__ = ["Exempted", "Limit", "Standing", "counts", "exemptions", "inventory", "limits", "standings"]
 
 _EVERYWHERE = "everything"
 
@@ -44,6 +48,19 @@ class Standing:
     by: str
 
 
+@dataclass(frozen=True, slots=True)
+class Exempted:
+    """One exemption: for whom, what it raises, its state (`in force`, `ends soon` or `ended`), and who says so."""
+
+    name: str
+    covers: str
+    raises: str
+    state: str
+    ends: str
+    owner: str
+    reason: str
+
+
 def limits(loaded: Loaded) -> tuple[Limit, ...]:
     """Return every limit of a configuration: the service's, tenants', other callers', named policies', upstreams'."""
     rows = [*_service(loaded), *_tenants(loaded), *_others(loaded), *_named(loaded), *_upstreams(loaded)]
@@ -57,24 +74,66 @@ def standings(loaded: Loaded) -> tuple[Standing, ...]:
     return tuple(_standing(route, loaded.settings.policies) for route in loaded.settings.routes)
 
 
-def inventory(loaded: Loaded) -> str:
-    """Return the whole as text: two tables, each with its counts."""
-    rows, routes = limits(loaded), standings(loaded)
-    modes = Counter(row.mode for row in rows)
-    kinds = Counter(row.standing for row in routes)
-    counted = (
+def exemptions(loaded: Loaded, now: Micros) -> tuple[Exempted, ...]:
+    """Return every exemption as it stands at the wall-clock instant `now`."""
+    return tuple(_exempted(entry, now) for entry in loaded.settings.exemptions)
+
+
+def counts(loaded: Loaded, now: Micros, unused: Collection[str] = ()) -> dict[str, dict[str, int]]:
+    """Return how many there are of each kind; the parts of each add up to its `total`."""
+    modes = Counter(row.mode for row in limits(loaded))
+    kinds = Counter(row.standing for row in standings(loaded))
+    states = Counter(row.state for row in exemptions(loaded, now))
+    names = [policy.name for policy in loaded.settings.policies]
+    idle = sum(name in unused for name in names)
+    return {
+        "limits": {"total": modes.total(), **{mode: modes[mode] for mode in ("enforce", "shadow", "off")}},
+        "routes": {"total": kinds.total(), **{kind: kinds[kind] for kind in ("limited", "unlimited", "without")}},
+        "policies": {"total": len(names), "used_or_new": len(names) - idle, "unused": idle},
+        "exemptions": {"total": states.total(), **{state.replace(" ", "_"): states[state] for state in _STATES}},
+    }
+
+
+def inventory(loaded: Loaded, now: Micros = 0, unused: Collection[str] = ()) -> str:
+    """Return the whole as text: three tables, each with its counts; `unused` are policies that nothing meets."""
+    rows, routes, raised = limits(loaded), standings(loaded), exemptions(loaded, now)
+    of = counts(loaded, now, unused)
+    modes, kinds, states = of["limits"], of["routes"], of["exemptions"]
+    text = [
+        *_table(("limit", "mode", "key", "quota", "covers"), [astuple(row) for row in rows]),
+        f"{len(rows)} limits: {modes['enforce']} enforced, {modes['shadow']} in shadow, {modes['off']} off.",
+        "",
+        *_table(("route", "path", "named policies", "which, or why not"), [astuple(row) for row in routes]),
+    ]
+    text.append(
         f"{len(routes)} routes: {kinds['limited']} limited by a named policy, "
         f"{kinds['unlimited']} unlimited on purpose, {kinds['without']} without."
     )
-    return "\n".join(
-        [
-            *_table(("limit", "mode", "key", "quota", "covers"), [astuple(row) for row in rows]),
-            f"{len(rows)} limits: {modes['enforce']} enforced, {modes['shadow']} in shadow, {modes['off']} off.",
-            "",
-            *_table(("route", "path", "named policies", "which, or why not"), [astuple(row) for row in routes]),
-            counted,
-        ]
-    )
+    if raised:
+        head = ("exemption", "covers", "raises", "state", "ends", "owner", "reason")
+        text += ["", *_table(head, [astuple(row) for row in raised])]
+        text.append(
+            f"{len(raised)} exemptions: {states['in_force']} in force, {states['ends_soon']} that end within a week, "
+            f"{states['ended']} ended."
+        )
+    if idle := [policy.name for policy in loaded.settings.policies if policy.name in unused]:
+        text += ["", f"{len(idle)} policies have applied to nothing in 30 days: {', '.join(idle)}."]
+    return "\n".join(text)
+
+
+_STATES = ("in force", "ends soon", "ended")
+
+
+def _exempted(entry: ExemptionEntry, now: Micros) -> Exempted:
+    left = entry.expires - now
+    state = "ended" if left <= 0 else "ends soon" if left <= SOON else "in force"
+    raised = ", ".join(["key", "tenant", *entry.policies])
+    if isinstance(entry.quota, QuotaText):
+        raised = f"{'tenant' if entry.match.credential is None else 'key'} to {entry.quota.text}"
+    elif entry.multiplier is not None:
+        raised += f" x {entry.multiplier:g}"
+    ends = datetime.fromtimestamp(entry.expires / SECOND, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return Exempted(entry.name, _covers(entry.match), raised, state, ends, entry.owner, entry.reason)
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -99,7 +99,7 @@ class Metrics(Collector):
             **self._requests(totals),
             **_ratios(reports),
             **self._asked(totals.keys()),
-            "evenhand_exempted_requests_total": [((name,), n) for name, n in self._counters.exempted.copy().items()],
+            "evenhand_exempted_requests_total": self._exempted(),
             "evenhand_posture_decisions_total": list(self._counters.posture.copy().items()),
             "evenhand_policy_mode": [
                 ((policy.name, mode.value), float(policy.mode is mode))
@@ -108,6 +108,12 @@ class Metrics(Collector):
             ],
             "evenhand_build_info": [((_version(), platform.python_version()), 1.0)],
         }
+
+    def _exempted(self) -> list[Sample]:
+        """Count each exemption from 0 on, so that the first hour of one is a change that an alert can see."""
+        counted = dict.fromkeys((exemption.name for exemption in self.policies.exemptions), 0)
+        counted |= self._counters.exempted.copy()
+        return [((name,), float(count)) for name, count in counted.items()]
 
     def _requests(self, totals: Mapping[str, Cells]) -> dict[str, Iterable[Sample]]:
         """Sort the labelled totals into the families that carry a `tenant` label."""
