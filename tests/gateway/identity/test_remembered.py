@@ -82,8 +82,8 @@ def test_bad_tokens_displace_no_good_ones_and_fill_no_memory(tmp_path: Path, mon
     for n in range(10_000):
         asked.ask(b"opaque-%d" % n)
     assert asked.ask(token) is first
-    assert len(resolver._bad) <= 4096  # type: ignore[attr-defined] # the port has no such attribute, the object does
-    assert len(resolver._good) == 1  # type: ignore[attr-defined] # as above
+    assert len(resolver._bad) <= 4096
+    assert len(resolver._good) == 1
 
 
 def test_no_token_is_kept(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_no_token_is_kept(tmp_path: Path) -> None:
     resolver = build_resolver(configured(tmp_path), ManualClock())
     tokens = [hs256(claims()), PAT_A.encode(), b"opaque-credential-of-somebody"]
     answers = [resolver.resolve([(b"x-api-key", token)], ADDRESS, preflight=False) for token in tokens]
-    text = repr([*answers, resolver._good._entries.young, resolver._bad._entries.young])  # type: ignore[attr-defined] # white box
+    text = repr([*answers, resolver._good._entries.young, resolver._bad._entries.young])
     for token in tokens:
         assert token.decode() not in text
 
@@ -103,4 +103,4 @@ def test_strangers_take_bounded_memory(tmp_path: Path) -> None:
     assert resolver.resolve([], ADDRESS, preflight=False) is first
     for n in range(9000):
         resolver.resolve([], f"10.{n >> 8}.{n & 255}.1", preflight=False)
-    assert len(resolver._strangers[False][Presented.NOTHING]._known) <= 4096  # type: ignore[attr-defined] # white box
+    assert len(resolver._strangers[False][Presented.NOTHING]._known) <= 4096
