@@ -2,9 +2,9 @@
 
 Rules
 1. A plan depends only on (principal, class, route), and on the method and the address where an entry looks at them. It
-   is compiled once and reused, until an exemption ends.
-2. Own limits are the key, the tenant, the named policies and the seats. Sized quotas not learnt yet, policies in shadow
-   and the keys outside a policy's percentage are asked in shadow: counted, never obeyed.
+   is compiled once and reused, until an exemption or a pause ends.
+2. Own limits are the key, the tenant, the named policies, the seats and a pause. Sized quotas not learnt yet, policies
+   in shadow and the keys outside a policy's percentage are asked in shadow: counted, never obeyed.
 3. A named policy that keys by what a principal does not have (a project for a user) does not apply to it.
 4. A request that will not be forwarded asks nothing of the backstop.
 5. The refusal named is the own limit with the longest wait; without one, `share` before `class` before the rest.
@@ -20,6 +20,7 @@ from policies.charge import NEVER, Charge, Plan, Reading, Refusal, SeatCharge, S
 from policies.classify import applicable, bounded, bucket_of
 from policies.cost import cost_of
 from policies.exempt import bucket_suffix, in_force, next_expiry, raised
+from policies.pause import holds, next_end
 from policies.policy import Characteristic, Exemption, Mode, Policy, PolicySet
 from policies.rank import Rank, rank
 from policies.request import Class, Kind, Principal, key_name
@@ -35,7 +36,7 @@ MAX_PLANS = 10_000
 #: Jitter on a told wait is at most a quarter of it, and never more than this (contract, section 6).
 MAX_JITTER: Micros = 30 * SECOND
 
-#: Until when plans hold while no exemption ends.
+#: Until when plans hold while nothing ends.
 FOREVER: Micros = 2**63 - 1
 
 _PROVED = (Kind.USER, Kind.JOB)
@@ -55,7 +56,7 @@ def enforced_at(policy: Policy, bucket: str) -> bool:
 class Planner:
     """Compiles and caches the plans of one PolicySet. Bounded: two generations of plans, the older one forgotten.
 
-    Plans hold until `valid_until`, when an exemption ends; then call `renew`.
+    Plans hold until `valid_until`, when an exemption or a pause ends; then call `renew`.
     """
 
     __slots__ = (
@@ -67,14 +68,15 @@ class Planner:
         self._policies = policies
         self._classes = len(policies.classes)
         self._ranks = tuple(rank(policies.classes, cls) for cls in Class)
-        matches = [policy.match for policy in policies.policies] + [rule.match for rule in policies.exemptions]
+        narrowed = (policies.policies, policies.exemptions, policies.pauses)
+        matches = [rule.match for rules in narrowed for rule in rules]
         self._methods = {method: index for index, method in enumerate({m.method for m in matches if m.method}, 1)}
         self._addressed = any(Characteristic.ADDRESS in policy.key for policy in policies.policies)
         self._max_plans = max_plans
         self.renew(now)
 
     def renew(self, now: Micros) -> None:
-        """Forget every plan, and compile for the exemptions that are in force at `now`."""
+        """Forget every plan, and compile for the exemptions and pauses that are in force at `now`."""
         slots = (len(self._policies.routes) + 1) * self._classes * (len(self._methods) + 1)
         self._now = now
         self._old: list[dict[str, Plan]] = [{} for _ in range(slots)]
@@ -83,7 +85,8 @@ class Planner:
         self._compiled = 0
         #: Named policies that some plan has asked since this was called; those that are off are never asked.
         self.applied: set[str] = set()
-        self.valid_until = next_expiry(self._policies, now) or FOREVER
+        ends = (next_expiry(self._policies, now), next_end(self._policies, now))
+        self.valid_until = min((end for end in ends if end is not None), default=FOREVER)
 
     @property
     def kept(self) -> int:
@@ -138,6 +141,7 @@ class Planner:
             seats=self._seats(principal),
             share=self._share(principal, cls, cost, {limit.name: limit.effective for limit in limits}),
             exemption=next((limit.exemption for limit in limits if limit.exemption), ""),
+            holds=holds(policies, principal, cls, route, method, self._now),
         )
 
     def _seats(self, principal: Principal) -> tuple[SeatCharge, ...]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from policies.request import Class
 from policies.units import NEVER, Micros, Rate, RequestUnits, Seats
 
-__all__ = ["NEVER", "Charge", "Plan", "Reading", "Refusal", "SeatCharge", "ShareCharge"]
+__all__ = ["NEVER", "Charge", "Hold", "Plan", "Reading", "Refusal", "SeatCharge", "ShareCharge"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,14 @@ class SeatCharge:
 
 
 @dataclass(frozen=True, slots=True)
+class Hold:
+    """A limit that admits nothing until an instant, whatever was taken before: a pause."""
+
+    limit: str
+    until_us: Micros
+
+
+@dataclass(frozen=True, slots=True)
 class ShareCharge:
     """The step on the fair backstop: whose share, its weight, and what is taken from it at which class.
 
@@ -81,6 +89,8 @@ class Plan:
     seats: tuple[SeatCharge, ...]
     share: ShareCharge | None
     exemption: str = ""
+    #: Own limits like `own`, asked with them; nearly always none.
+    holds: tuple[Hold, ...] = ()
     #: Room for what is worked out once per plan elsewhere (how it is told); no part of the plan.
     memo: list[object] = field(init=False, default_factory=list, compare=False, repr=False)
 

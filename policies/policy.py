@@ -23,6 +23,7 @@ __all__ = [
     "Exemption",
     "Match",
     "Mode",
+    "Pause",
     "Policy",
     "PolicySet",
     "Quota",
@@ -122,6 +123,19 @@ class Exemption:
     multiplier: float | None = None
     quota: Quota | None = None
     policies: tuple[str, ...] = ()
+    #: Made by an operator's act on the running gateway, not by its file.
+    act: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Nothing that `match` covers is admitted until `expires_us`: an act of an operator."""
+
+    name: str
+    match: Match
+    reason: str
+    owner: str
+    expires_us: Micros
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,4 +246,5 @@ class PolicySet:
     routes: tuple[Route, ...] = ()
     policies: tuple[Policy, ...] = ()
     exemptions: tuple[Exemption, ...] = ()
+    pauses: tuple[Pause, ...] = ()
     sized: Mapping[str, Sized] = field(default_factory=dict)

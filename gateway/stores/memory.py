@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from policies.charge import Charge, Plan, Reading, Refusal, ShareCharge
+from policies.charge import Charge, Hold, Plan, Reading, Refusal, ShareCharge
 from policies.kernels import gcra
 from policies.kernels.fairshare import Shares
 from policies.kernels.gcra import Bucket
@@ -198,7 +198,7 @@ class MemoryStore:
         for seat in plan.seats:
             if seats.get(seat.holder, 0) >= seat.seats:
                 refused.append(Refusal("concurrency", SEAT_WAIT_US))  # noqa: PERF401 - nearly always nothing
-        return refused
+        return refused + _held(plan.holds, now) if plan.holds else refused
 
     def _shadow(self, plan: Plan, now: Micros) -> tuple[Refusal, ...]:
         """Ask the shadow charges, each for itself, and return those that would have refused."""
@@ -305,3 +305,8 @@ class MemoryStore:
             else:
                 hand += 1
         self._hand = hand
+
+
+def _held(holds: tuple[Hold, ...], now: Micros) -> list[Refusal]:
+    """Return the holds that are still on."""
+    return [Refusal(hold.limit, hold.until_us - now) for hold in holds if now < hold.until_us]
