@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gateway.ports import Store
-from policies.charge import NEVER, Charge, Plan, Reading, Refusal, SeatCharge, ShareCharge
+from policies.charge import NEVER, Charge, Hold, Plan, Reading, Refusal, SeatCharge, ShareCharge
 from policies.kernels import gcra
 from policies.kernels.gcra import Bucket
 from policies.policy import PolicySet
@@ -100,6 +100,18 @@ class StoreContract:
     @abstractmethod
     def open(self, policies: PolicySet, now: Micros) -> Store:
         """Return a new store, with no bucket in it."""
+
+    def test_a_hold_refuses_until_its_instant(self) -> None:
+        """A hold refuses whatever is left, with its true wait, beside the limits that refuse too, and costs nothing."""
+        store = self.open(policy_set(), EPOCH)
+        held = replace(plan(KEY, TENANT), holds=(Hold("paused", EPOCH + 7 * SECOND),))
+        for _ in range(20):
+            assert store.take(held, EPOCH).refused == (Refusal("paused", 7 * SECOND),)
+        reading = store.take(plan(KEY, TENANT), EPOCH)
+        assert (reading.refused, reading.tokens) == ((), (4.0, 7.0))
+        dear = replace(held, own=(charge("key", 0.0, 0.0),))
+        assert [refusal.limit for refusal in store.take(dear, EPOCH).refused] == ["key", "paused"]
+        assert store.take(held, EPOCH + 7 * SECOND).refused == ()
 
     @given(st.lists(st.tuples(st.integers(0, 400_000), st.sampled_from(range(len(PLANS)))), min_size=1, max_size=80))
     # Each example opens a store of its own, so it does not matter which store's test draws it.
