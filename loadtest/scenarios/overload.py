@@ -154,8 +154,16 @@ LASTING = Scenario(
     seconds=60.0,
     measure_from=15.0,
     checks=(
-        Check("obedient tenants, of exact share", lambda f: min(r.admitted for r in f.group("obeys")) / (50 * f.seconds), least=0.92),
-        Check("hammering tenants, of exact share", lambda f: max(r.admitted for r in f.group("hammers")) / (50 * f.seconds), most=1.08),
+        Check(
+            "obedient tenants, of exact share",
+            lambda f: min(r.admitted for r in f.group("obeys")) / (50 * f.seconds),
+            least=0.92,
+        ),
+        Check(
+            "hammering tenants, of exact share",
+            lambda f: max(r.admitted for r in f.group("hammers")) / (50 * f.seconds),
+            most=1.08,
+        ),
         Check("utilisation", lambda f: f.utilisation, least=0.98),
     ),
     modes=BOTH,

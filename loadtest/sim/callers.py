@@ -1,7 +1,7 @@
 """Callers: those that wait, that come straight back, that give up at a deadline, that do as they are told.
 
-A call is what a caller wants done; it lasts from its first attempt until it is admitted, or until its deadline, or until
-the caller gives up. However often it is refused meanwhile, it is one call.
+A call is what a caller wants done; it lasts from its first attempt until it is admitted, or its deadline passes, or the
+caller gives up. However often it is refused meanwhile, it is one call.
 """
 
 from __future__ import annotations
@@ -85,6 +85,7 @@ class Call:
         if self._begun_us >= self._world.since_us:
             account.served += served
             account.failed += not served
+            account.at_once += served and not self._refusals
             account.first_return += served and self._refusals == 1
             account.most_refused = max(account.most_refused, self._refusals)
             if served:

@@ -20,7 +20,17 @@ __all__ = ["Crowd"]
 class Crowd:
     """The callers of one closed loop; `begin` lets them in."""
 
-    __slots__ = ("_account", "_callers", "_carry", "_every_us", "_plan", "_service_us", "_stop_us", "_waiting", "_world")
+    __slots__ = (
+        "_account",
+        "_callers",
+        "_carry",
+        "_every_us",
+        "_plan",
+        "_service_us",
+        "_stop_us",
+        "_waiting",
+        "_world",
+    )
 
     def __init__(self, world: World, account: Account, plan: Plan, loop: Loop, stop_us: Micros) -> None:
         self._world = world

@@ -12,11 +12,13 @@ Rules
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from math import inf
 
 from loadtest.sim.maxmin import maxmin
-from loadtest.sim.model import Arrivals, Loop, Mode, Scenario, TenantLoad
+from loadtest.sim.model import Loop, Mode, Scenario, TenantLoad
 from loadtest.sim.world import SLOT_US, Account, World
+from policies.request import Class
 from policies.units import SECOND
 
 __all__ = ["Figures", "Row", "figures"]
@@ -43,6 +45,8 @@ class Row:
     in_profile: float | None
     demand: float
     fair: float
+    by_class: tuple[float, ...]
+    served_at_once: int
     first_return: int
     most_refused: int
     longest: float
@@ -55,13 +59,14 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """A whole run. `series` is admitted units per second by group in slots of 0.1 s, for the plot."""
+    """A whole run. In slots of 0.1 s: `series` is admitted units per second by group, `attempts` everybody's number."""
 
     scenario: Scenario
     mode: Mode
     seed: int
     rows: list[Row]
     series: dict[str, list[float]]
+    attempts: list[int]
     per_call: float
     per_attempt: float
     by_tenant: float
@@ -88,9 +93,10 @@ class Figures:
         ended = sum(row.served + row.failed for row in rows)
         return sum(row.served for row in rows) / ended if ended else 1.0
 
-    def rate(self, group: str) -> float:
-        """Return the units per second admitted of a group."""
-        return sum(row.admitted for row in self.group(group)) / self.seconds
+    def rate(self, group: str, cls: Class | None = None) -> float:
+        """Return the units per second admitted of a group, or of one class of it."""
+        rows = self.group(group)
+        return sum(row.admitted if cls is None else row.by_class[cls] for row in rows) / self.seconds
 
     def off_fair(self, group: str) -> float:
         """Return by how much a tenant of a group misses exact max-min at most, as a part of it."""
@@ -108,7 +114,11 @@ class Figures:
 
 def _quota(load: TenantLoad) -> tuple[float, float]:
     """Return what a tenant's own limits let through, as rate and burst."""
-    keys = (load.quota.per_second * load.keys, (load.quota.burst or load.quota.per_second) * load.keys) if load.quota else (inf, inf)
+    keys = (
+        (load.quota.per_second * load.keys, (load.quota.burst or load.quota.per_second) * load.keys)
+        if load.quota
+        else (inf, inf)
+    )
     if load.tenant_quota is None:
         return keys
     return min(keys, (load.tenant_quota.per_second, load.tenant_quota.burst or load.tenant_quota.per_second))
@@ -156,6 +166,8 @@ def _row(load: TenantLoad, account: Account, demand: float, fair: float, seconds
         in_profile=admitted / in_profile if in_profile > 0 else None,
         demand=demand / seconds,
         fair=fair,
+        by_class=tuple(account.by_class),
+        served_at_once=account.at_once,
         first_return=account.first_return,
         most_refused=account.most_refused,
         longest=account.longest_us / SECOND,
@@ -175,7 +187,7 @@ def _convergence(world: World, scenario: Scenario, mode: Mode) -> tuple[float, .
     """Return, for each change of demand, after how long every second to follow is within 5 % of max-min."""
     edges = [*scenario.changes, scenario.seconds]
     times = []
-    for begin, end in zip(edges, edges[1:], strict=False):
+    for begin, end in pairwise(edges):
         settled = int(begin * SLOTS)
         for first in range(int(begin * SLOTS), int(end * SLOTS) - SLOTS):
             got, fair = _fair(world, scenario, mode, first, first + SLOTS)
@@ -207,7 +219,9 @@ def figures(world: World, scenario: Scenario, mode: Mode, seed: int) -> Figures:
     capacity, burst = scenario.backstop.per_second, scenario.backstop.burst or scenario.backstop.per_second
     handed = sum(row.admitted for row in rows)
     could = min(capacity * seconds, sum(row.demand for row in rows) * seconds)
-    every = [sum(slots) for slots in zip(*(world.account(load.id).admitted_slots for load in scenario.tenants), strict=True)]
+    every = [
+        sum(slots) for slots in zip(*(world.account(load.id).admitted_slots for load in scenario.tenants), strict=True)
+    ]
     shares = world.gate.shares
     within = [row for row in rows if row.demand * seconds <= row.fair * 1.0001]
     successes = [row.call_success for row in rows if row.call_success is not None]
@@ -217,6 +231,7 @@ def figures(world: World, scenario: Scenario, mode: Mode, seed: int) -> Figures:
         seed=seed,
         rows=rows,
         series=series,
+        attempts=world.attempts,
         per_call=sum(row.served for row in rows) / ended if ended else 1.0,
         per_attempt=sum(row.attempts - sum(row.refused.values()) for row in rows) / attempts if attempts else 1.0,
         by_tenant=sum(successes) / len(successes) if successes else 1.0,

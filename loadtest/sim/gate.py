@@ -57,8 +57,7 @@ class Gate:
     def told(self, plan: Plan, reading: Reading, now: Micros, jitter: float) -> Micros | None:
         """Return how long a refused caller is told to stay away: Retry-After, in whole seconds."""
         verdict = judge(plan, reading, now, jitter)
-        assert verdict.refusal is not None
-        after = pushback(verdict.refusal, verdict.retry_us)
+        after = pushback(verdict.refusal, verdict.retry_us) if verdict.refusal is not None else 0
         return None if after is None else after * SECOND
 
 

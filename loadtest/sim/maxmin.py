@@ -8,9 +8,10 @@ __all__ = ["maxmin"]
 
 
 def maxmin(demands: Sequence[float], weights: Sequence[float], supply: float) -> list[float]:
-    """Return each one's part of `supply`: nobody gets more than its demand, and nobody less than another of its weight
-    unless it wanted less.
-    """  # fmt: skip
+    """Return each one's part of `supply`.
+
+    Nobody gets more than its demand, and nobody less than another of its weight unless it wanted less.
+    """
     shares = [0.0] * len(demands)
     left, weight = supply, sum(weights)
     for index in sorted(range(len(demands)), key=lambda i: demands[i] / weights[i]):

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from heapq import heappop, heappush
 from random import Random
 from typing import TypeAlias
 
 from loadtest.sim.gate import Gate
 from policies.charge import Plan, Reading
+from policies.kernels.fairshare import Shares
 from policies.units import SECOND, Micros
 
 __all__ = ["SLOT_US", "Account", "Step", "World"]
@@ -29,8 +31,8 @@ class Account:
     """What one tenant asked for and got, from `since` on. Calls are the caller's view, attempts the gateway's."""
 
     __slots__ = (
-        "admitted", "admitted_slots", "attempts", "beyond", "calls", "failed", "first_return", "longest_us", "most_refused",
-        "offered", "offered_slots", "refused", "served", "tenant", "within",
+        "admitted", "admitted_slots", "at_once", "attempts", "beyond", "by_class", "calls", "failed", "first_return",
+        "longest_us", "most_refused", "offered", "offered_slots", "refused", "served", "tenant",
     )  # fmt: skip
 
     def __init__(self, tenant: str, slots: int) -> None:
@@ -44,7 +46,10 @@ class Account:
         self.offered = 0.0
         self.refused: Counter[str] = Counter()
         self.beyond = 0
-        #: Calls admitted at the second attempt, and the most refusals of one call.
+        #: Units admitted of each class.
+        self.by_class = [0.0, 0.0]
+        #: Calls admitted at the first and at the second attempt, and the most refusals of one call.
+        self.at_once = 0
         self.first_return = 0
         self.most_refused = 0
         self.longest_us: Micros = 0
@@ -62,6 +67,8 @@ class World:
         self.end_us: Micros = int(seconds * SECOND)
         self.since_us: Micros = int(measure_from * SECOND)
         self.deepest_debt = 0.0
+        #: Attempts of everybody, in slots.
+        self.attempts = [0] * (self.end_us // SLOT_US + 1)
         self._heap: list[tuple[Micros, float, int, Step]] = []
         self._order = 0
 
@@ -84,7 +91,7 @@ class World:
         """Let everything happen up to the end."""
         heap, end = self._heap, self.end_us
         if self.gate.shares is not None:
-            self.at(0, self._watch)
+            self.at(0, partial(self._watch, self.gate.shares))
         while heap:
             when, _, _, step = heappop(heap)
             if when >= end:
@@ -94,6 +101,7 @@ class World:
     def attempt(self, account: Account, plan: Plan, now: Micros) -> Reading:
         """Ask the gate once and keep the books."""
         reading = self.gate.take(plan, now)
+        self.attempts[now // SLOT_US] += 1
         if not reading.refused:
             account.admitted_slots[now // SLOT_US] += plan.cost
         if now >= self.since_us:
@@ -103,12 +111,11 @@ class World:
                 account.beyond += reading.beyond_own
             else:
                 account.admitted += plan.cost
+                account.by_class[plan.cls] += plan.cost
         return reading
 
-    def _watch(self, now: Micros) -> None:
+    def _watch(self, shares: Shares, now: Micros) -> None:
         """Do what the gateway's timer does, and look at the debt."""
-        shares = self.gate.shares
-        assert shares is not None
         self.gate.store.tick(now)
         self.deepest_debt = max(self.deepest_debt, shares.view(now).debt)
-        self.at(now + SECOND // 50, self._watch)
+        self.at(now + SECOND // 50, partial(self._watch, shares))

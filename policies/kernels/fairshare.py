@@ -90,8 +90,9 @@ class Shares:
         self._size(rate_us, burst, classes)
         self._ceilings.resize(Shares, rate_us, burst, classes, unlisted_weight, now, max_unlisted)
         self._roster.guarded = self._ceilings.guarded
-        #: Theoretical arrival time of the backstop's bucket, which starts full.
-        self._arrival: float = now - self._full_us
+        #: Theoretical arrival time of the backstop's bucket, which starts full: microseconds after the last solve. A
+        #: float that counted from an older instant would soon round to more than a unit takes.
+        self._arrival = -self._full_us
 
     def _size(self, rate_us: float, burst: RequestUnits, classes: Sequence[ClassPart]) -> None:
         self._capacity = rate_us
@@ -126,7 +127,8 @@ class Shares:
         if now < member.light_at:
             return self._take_tracked(member, ask, now)
         line = self._line
-        virtual = line.virtual_base + (now - line.solved_us) * line.level
+        elapsed = now - line.solved_us
+        virtual = line.virtual_base + elapsed * line.level
         left = virtual - member.arrival
         small = member.small
         if left > small:
@@ -134,16 +136,16 @@ class Shares:
         cost = ask.cost
         left -= cost * member.per_weight
         due = self._arrival
-        earliest = now - self._full_us
+        earliest = elapsed - self._full_us
         if due < earliest:  # noqa: PLR1730 - a call of max() costs three times as much
             due = earliest
-        if left < member.half or due - now >= self._half_us:
+        if left < member.half or due - elapsed >= self._half_us:
             return self._take_tracked(member, ask, now)
         line.light += cost
         member.arrival = virtual - left
         self._arrival = due + cost * self._cost_us
         self.over = False
-        if due > now >= self._early_us:
+        if due > elapsed and now >= self._early_us:
             self._advance_early(now)
         return None
 
@@ -166,20 +168,20 @@ class Shares:
             held = full
         left = held - cost * member.per_weight
         beyond = self._want(member, cost, left, now)
-        due = self._settled(now)
+        debt = self._debt(now)
         if left >= 0.0 or held >= full:
-            if due > now and due - now >= self._half_us * (1.0 + held / full):
+            if debt > 0.0 and debt >= self._half_us * (1.0 + held / full):
                 return self._refuse_within(member, ask, now, beyond=beyond)
             member.arrival = virtual - left
             self.over = False
-        elif self._spare(due, cost, now):
+        elif self._spare(debt, cost):
             member.over_us = now
             self.over = True
-        elif due - now < self._saved_us and member.draw(held - left):
+        elif debt < self._saved_us and member.draw(held - left):
             self.over = False
         else:
             return self._refuse_over(member, ask, -left, now, beyond=beyond)
-        self._spend(cost, due, now)
+        self._spend(cost, debt, now)
         return None
 
     def _take_carefully(self, member: Member, ask: Ask, now: Micros) -> ShareRefusal | None:
@@ -191,6 +193,8 @@ class Shares:
         if held > full:
             member.save(held - full, now)
             held = full
+        if member.low is not None:
+            member.low.settle(held, full)
         spent = cost * member.per_weight
         beyond = self._want(member, cost, held - spent, now)
         reserve, floor = self._rules.get(ask.cls, NO_RULE)
@@ -205,11 +209,11 @@ class Shares:
             group_fill = group.held(now) / group.full()
             within = within and group_fill >= min(1.0, cost * group.per_weight / group.full())
             fill = min(fill, group_fill)
-        due = self._settled(now)
-        if within and due - now >= self._half_us * (1.0 + fill):
+        debt = self._debt(now)
+        if within and debt >= self._half_us * (1.0 + fill):
             return self._refuse_within(member, ask, now, beyond=beyond)
-        spare = within or self._spare(due, cost, now)
-        if not spare and not (due - now < self._saved_us and member.draw(spent)):
+        spare = within or self._spare(debt, cost)
+        if not spare and not (debt < self._saved_us and member.draw(spent)):
             if member.low is not None and floor and now < member.high_until:
                 member.low.refused(spent, floor, line.level, virtual, now)
             return self._refuse_over(member, ask, need - held, now, beyond=beyond)
@@ -222,7 +226,7 @@ class Shares:
             member.over_us = now
         if reserve and member.low is not None:
             member.low.granted(spent, virtual, now)
-        self._spend(cost, due, now)
+        self._spend(cost, debt, now)
         return None
 
     def _want(self, member: Member, cost: RequestUnits, left: float, now: Micros) -> bool:
@@ -236,14 +240,13 @@ class Shares:
             line.light += cost
             self._spent -= cost  # the level counts what is light as taken
             return False
-        earliest = now - member.own_full_us
-        meter = member.meter
-        if meter < earliest:  # noqa: PLR1730 - as above
-            meter = earliest
-        metered = meter + cost * member.own_cost_us
-        if metered > now and meter > earliest:
+        level = member.meter - (now - member.metered_us) * member.meter_rate_us
+        if level < 0.0:  # noqa: PLR1730 - as above
+            level = 0.0
+        if level + cost > member.own_burst and level > 0.0:
             return True
-        member.meter = metered
+        member.meter = level + cost
+        member.metered_us = now
         if not member.asked:
             if len(line.fresh) >= SLICE:
                 line.fold(now)
@@ -261,30 +264,29 @@ class Shares:
             return low.due(virtual, now)
         if now >= member.high_until:
             return 0.0
-        full = member.full()
-        return 0.0 if floor and low.due(virtual, now) >= min(spent, full) else reserve * full
+        return 0.0 if floor and low.due(virtual, now) >= min(spent, member.full()) else reserve * low.brim
 
-    def _settled(self, now: Micros) -> float:
-        """Return the backstop's arrival time, not earlier than that of a full bucket."""
-        earliest = now - self._full_us
-        return earliest if self._arrival < earliest else self._arrival  # noqa: FURB136 - as in `_want`
+    def _debt(self, now: Micros) -> float:
+        """Return how long the backstop takes to be at zero again; negative while it holds tokens."""
+        debt = self._arrival - (now - self._line.solved_us)
+        return -self._full_us if debt < -self._full_us else debt  # noqa: FURB136 - as in `_want`
 
-    def _spare(self, due: float, cost: RequestUnits, now: Micros) -> bool:
+    def _spare(self, debt: float, cost: RequestUnits) -> bool:
         """Return whether the backstop holds `cost` tokens besides what takes over the share leave alone."""
-        return due + min(cost * self._cost_us, self._full_us - self._head_us) + self._head_us <= now
+        return debt + min(cost * self._cost_us, self._full_us - self._head_us) + self._head_us <= 0.0
 
-    def _spend(self, cost: RequestUnits, due: float, now: Micros) -> None:
-        """Take `cost` from the backstop, whose arrival time is `due`."""
+    def _spend(self, cost: RequestUnits, debt: float, now: Micros) -> None:
+        """Take `cost` from the backstop."""
         self._spent += cost
-        self._arrival = due + cost * self._cost_us
-        if due > now >= self._early_us:
+        self._arrival = now - self._line.solved_us + debt + cost * self._cost_us
+        if debt > 0.0 and now >= self._early_us:
             self._advance_early(now)
 
     def _refuse_within(self, member: Member, ask: Ask, now: Micros, *, beyond: bool) -> ShareRefusal:
         """Refuse an ask within the share: more tenants have full share buckets than the debt can hold."""
         self._ceilings.undo(ask, now)
         member.within_refused += 1
-        ready = max(now, int(self._arrival - self._half_us))
+        ready = now + max(0, int(self._debt(now) - self._half_us))
         come, self._queue_us = booked(self._queue_us, ready, ask.cost, self._capacity, now)
         return ShareRefusal("backstop", come - now, beyond)
 
@@ -324,15 +326,16 @@ class Shares:
 
     def _advance_early(self, now: Micros) -> None:
         """Solve before the tick if the debt says that the level is out of date."""
-        if not self._line.contended or self._arrival - now > self._half_us:
+        if not self._line.contended or self._debt(now) > self._half_us:
             self._solve(now)
         else:
             self._early_us = now + EARLY_US // 4
 
     def _solve(self, now: Micros) -> None:
         """Find the level that hands out the capacity, and what is stored within a second, or repays a debt in one."""
-        tokens = (now - self._settled(now)) / SECOND
-        self._line.solve(self._capacity * min(3.0, max(0.5, 1.0 + tokens)), now)
+        debt = self._debt(now)
+        self._line.solve(self._capacity * min(3.0, max(0.5, 1.0 - debt / SECOND)), now)
+        self._arrival = now - self._line.solved_us + debt
         self._early_us = now + EARLY_US
         self._roster.rebase()
         since, before = self._used_at
@@ -347,21 +350,26 @@ class Shares:
         max_unlisted: int = 10_000,
     ) -> None:  # fmt: skip
         """Follow a reload: nothing is refilled, nothing forgotten; a debt takes as long to repay as before."""
-        ahead = now - self._settled(now)
-        part = ahead / self._full_us if ahead > 0.0 else 0.0
+        debt = self._debt(now)
+        part = debt / self._full_us if debt < 0.0 else 0.0
         self._size(rate_us, burst, classes)
-        self._arrival = now - (part * self._full_us if ahead > 0.0 else ahead)
+        self._arrival = now - self._line.solved_us + (part * self._full_us if debt < 0.0 else debt)
         self._roster.resize(unlisted_weight, max_unlisted, now)
         self._ceilings.resize(Shares, rate_us, burst, classes, unlisted_weight, now, max_unlisted)
         self._roster.guarded = self._ceilings.guarded
         self._solve(now)
 
+    @property
+    def level(self) -> float:
+        """Return the water level in force: units per second and unit of weight."""
+        return self._line.level * SECOND
+
     def view(self, now: Micros) -> SharesView:
         """Return the state of the backstop at `now`."""
-        tokens = (now - self._settled(now)) * self._capacity
+        tokens = -self._debt(now) * self._capacity
         return SharesView(
             contended=self._line.contended,
-            level=self._line.level * SECOND,
+            level=self.level,
             unlisted_level=self._roster.inner.level * SECOND,
             tokens=max(0.0, tokens),
             debt=max(0.0, -tokens),

@@ -5,14 +5,14 @@ Rules
 2. A full bucket admits any cost and goes into debt; otherwise an ask needs its cost.
 3. A low ask leaves the reserve alone while a high one had demand within the last second.
 4. The floor's credit grows only while a low ask was refused and is believed to be waiting still, up to what was
-   refused: high asks leave it in the bucket, low ones may take it past the reserve. Demand that is met needs no floor,
-   so a tenant whose arrivals fit its share never meets it.
+   refused: high asks leave it in the bucket, low ones may take it past the reserve. A full bucket owes nothing. Demand
+   that is met needs no floor, so a tenant whose arrivals fit its share never meets it.
 5. The meter is a bucket with the own limits' rate and burst that refused asks are charged to as well.
 """
 
 from __future__ import annotations
 
-from math import isfinite
+from math import inf, isfinite
 from typing import Final
 
 from policies.kernels.backlog import booked
@@ -33,9 +33,12 @@ JITTER: Final = 1.25
 class Low:
     """What the lower class of one tenant is owed inside its share, in units per weight; `floor` as a class has it."""
 
-    __slots__ = ("credit", "credit_at", "floor", "owed", "until_us")
+    __slots__ = ("brim", "credit", "credit_at", "floor", "owed", "until_us")
 
-    def __init__(self) -> None:
+    def __init__(self, small: float) -> None:
+        #: What the reserve is a part of: as much as the bucket has held since its burst grew, for a burst that grows
+        #: does not fill the bucket.
+        self.brim = small
         self.floor = 0.0
         self.owed = 0.0
         self.credit = 0.0
@@ -47,7 +50,7 @@ class Low:
     def due(self, virtual: float, now: Micros) -> float:
         """Return what high asks leave to low ones."""
         if now >= self.until_us:
-            self.owed = self.credit = 0.0
+            self.clear()
             return 0.0
         credit = self.credit + self.floor * max(0.0, virtual - self.credit_at)
         return min(self.owed, credit)
@@ -61,6 +64,16 @@ class Low:
         self.owed = max(self.owed, min(self.owed + spent, pace * SECOND), spent)
         self.until_us = max(self.until_us, now + SECOND + int(JITTER * spent / pace))
 
+    def settle(self, held: float, full: float) -> None:
+        """Follow a bucket that holds `held` of `full`, before an ask. A full one owes nothing."""
+        self.brim = min(full, max(self.brim, held))
+        if held >= full:
+            self.clear()
+
+    def clear(self) -> None:
+        """Owe nothing: nobody waits any more, or a low ask would have been granted."""
+        self.owed = self.credit = 0.0
+
     def granted(self, spent: float, virtual: float, now: Micros) -> None:
         """Pay a low take of `spent` units per weight out of the credit."""
         self.credit = max(0.0, self.due(virtual, now) - spent)
@@ -72,8 +85,8 @@ class Member(Ratio):
     """A tenant, or the group of all tenants that nobody listed (whose members have a level of their own)."""
 
     __slots__ = (
-        "arrival", "ask", "group", "half", "heavy_until", "high_until", "light_at", "line", "low", "meter", "over_us",
-        "own_burst", "own_cost_us", "own_full_us", "own_rate_us", "per_weight", "plain", "queue_us", "saved",
+        "arrival", "ask", "group", "half", "heavy_until", "high_until", "light_at", "line", "low", "meter",
+        "meter_rate_us", "metered_us", "over_us", "own_burst", "own_rate_us", "per_weight", "plain", "queue_us", "saved",
         "seen_us", "small", "within_refused",
     )  # fmt: skip
 
@@ -93,8 +106,7 @@ class Member(Ratio):
         #: Theoretical arrival time of the share bucket, in virtual time.
         self.arrival = virtual - max(self.small, line.deep) if full else virtual
         self.high_until: Micros = 0
-        #: Until when demand is followed one by one, because little was left in the bucket; and from when on it is not,
-        #: which for the tenant's last ask may be never.
+        #: Until when demand is followed by itself, little being left in the bucket; from when on the last ask is light.
         self.heavy_until: Micros = now
         self.light_at: Micros = now
         #: The last ask that was not light.
@@ -107,21 +119,22 @@ class Member(Ratio):
         #: The last ask over the share; and how many were refused within it.
         self.over_us: Micros = now - SECOND
         self.within_refused = 0
-        self.meter: float = now
-        self.own_rate_us = 0.0
-        self.own_burst = 0.0
-        self.own_cost_us = 0.0
-        self.own_full_us = 0.0
+        #: The meter: units wanted and not yet forgotten, as of when; unlimited until told otherwise.
+        self.meter = 0.0
+        self.metered_us = now
+        self.meter_rate_us = 0.0
+        self.own_rate_us = inf
+        self.own_burst = inf
 
     def own(self, rate_us: float, burst: RequestUnits, now: Micros) -> None:
         """Set the own limits that cap demand; the meter keeps what was spent of the burst."""
-        spent = max(0.0, self.meter - (now - self.own_full_us)) * self.own_rate_us
+        self.meter = min(burst, max(0.0, self.meter - (now - self.metered_us) * self.meter_rate_us))
+        self.metered_us = now
         self.own_rate_us = rate_us
         self.own_burst = burst
-        unlimited = not (isfinite(rate_us) and isfinite(burst) and rate_us > 0.0)
-        self.own_cost_us = 0.0 if unlimited else 1.0 / rate_us
-        self.own_full_us = burst * self.own_cost_us if not unlimited else 0.0
-        self.meter = now - self.own_full_us + min(spent, burst) * self.own_cost_us if not unlimited else now
+        self.meter_rate_us = rate_us if isfinite(rate_us) else 0.0
+        if not self.meter_rate_us:
+            self.meter = 0.0
 
     def reweigh(self, weight: float, now: Micros) -> None:
         """Change the weight: what the bucket holds in units is kept, within its burst."""
@@ -132,6 +145,8 @@ class Member(Ratio):
         self.small = SMALL / weight
         self.half = self.small / 2
         self.arrival = self.line.virtual(now) - min(held * self.per_weight, self.full())
+        if self.low is not None:
+            self.low = Low(self.small)
 
     def full(self) -> float:
         """Return the burst of the share bucket, in units per weight."""
@@ -172,7 +187,9 @@ class Member(Ratio):
 
     def idle(self, forget_us: Micros, now: Micros) -> bool:
         """Return whether this tenant was idle for `forget_us`, all its buckets full (an unlisted one's own apart)."""
-        if now - self.seen_us < forget_us or now < self.queue_us or self.meter >= now - self.own_full_us:
+        if now - self.seen_us < forget_us or now < self.queue_us:
+            return False
+        if self.meter > (now - self.metered_us) * self.meter_rate_us > 0.0:
             return False
         if self.low is not None and now < self.low.until_us:
             return False

@@ -61,7 +61,7 @@ class Roster:
         if ask.own_rate_us != member.own_rate_us or ask.own_burst != member.own_burst:
             member.own(ask.own_rate_us, ask.own_burst, now)
         if member.low is None and ask.cls in self.lower:
-            member.low = Low()
+            member.low = Low(member.small)
         member.ask = ask
         member.plain = member.group is None and member.low is None
         member.light_at = member.heavy_until if member.plain and ask.cls not in self.guarded else FOREVER

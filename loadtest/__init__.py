@@ -1,0 +1,1 @@
+"""Load, simulated and real. Runs from a checkout; no part of the installed package."""
