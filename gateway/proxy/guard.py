@@ -14,7 +14,8 @@ Rules
 3. Every fault is answered with a problem and counted, behind the answers still owed. A socket above
    `max_connections_per_address` is closed unanswered and counted.
 4. Half a close is no goodbye: a caller that closes its sending side still gets its answers. Whether it is gone
-   altogether shows when something is written: so a 100 is, which every client of HTTP/1.1 skips.
+   altogether shows when something is written: so a 100 is, which every client of HTTP/1.1 skips, and one that is gone
+   answers by a reset.
 5. Answers leave in the order of their requests. Reading pauses while `AHEAD` requests wait, while what waits of bodies
    is more than `HELD`, and, between requests, while the caller does not take its answers: so does answering.
 6. A caller that leaves is noticed although nothing is read from it: a reset within a second.
@@ -23,7 +24,10 @@ Rules
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import select
+import socket
+import struct
 from collections import deque
 from typing import Any
 
@@ -48,8 +52,13 @@ LINGER_US: Micros = 2 * SECOND
 LAST_CALL_US: Micros = SECOND // 2
 #: How long a caller may take nothing of an answer that waits for it (nginx's send_timeout).
 STALL_US: Micros = 60 * SECOND
+#: How soon after half a close we look whether it was a whole one: a caller that left answers the 100 by a reset.
+SOON_SECONDS = 0.02
 #: How often a connection that is not read is looked at, whether its caller is still there.
 LOOK_US: Micros = SECOND // 2
+
+#: Closing discards what was not sent and says so by RST.
+_AT_ONCE = struct.pack("ii", 1, 0)
 
 _PARTIAL = Rejection(400, "bad-framing", "The connection was closed inside a request.")
 _SLOW_HEAD = Rejection(408, "request-timeout", "The head of the request took too long to arrive.")
@@ -120,9 +129,24 @@ class Guard(Framing):
         if self._state is State.HEAD or receiving is not None:
             self.refuse(_PARTIAL)
             return True
+        if self._turn is None and not self._queue and self._fault is None:
+            return False
         if self._turn is not None:
             self._turn.probe()
-        return self._turn is not None or bool(self._queue) or self._fault is not None
+        self.loop.call_later(SOON_SECONDS, self._look, SOON_SECONDS)
+        return True
+
+    def _look(self, waited: float) -> None:
+        """See whether the half-closed caller has answered by a reset: a loop that does not read is not told."""
+        if self.transport.is_closing() or self._state is State.LINGER:
+            return
+        if _hung_up(self.transport):
+            self._leave()
+            self.transport.abort()
+        else:
+            # Seldomer and seldomer: whoever has not answered yet is there, and waits.
+            again = min(2 * waited, LOOK_US / SECOND)
+            self.loop.call_later(again, self._look, again)
 
     def _leave(self) -> None:
         """End everything: the caller is gone."""
@@ -249,12 +273,18 @@ class Guard(Framing):
         else:
             self.rest()
 
-    def broken(self, turn: Turn) -> None:
-        """Break the connection off, so that the caller sees that the answer is not whole (RFC 9112 section 8)."""
+    def broken(self, turn: Turn, *, reset: bool) -> None:
+        """Break the connection off, so that the caller sees that the answer is not whole (RFC 9112 section 8).
+
+        `reset` where the end of the connection would be taken for the end of the answer.
+        """
         if turn is self._turn:
             self._turn = None
         self._queue.clear()
         self._state = State.LINGER
+        if reset:
+            with contextlib.suppress(OSError):
+                self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
         self.transport.abort()
 
     def pending(self, turn: Turn) -> bool:

@@ -175,7 +175,7 @@ class Passage:
     def abort(self) -> None:
         """Break the connection off."""
         self._over = True
-        self._guard.broken(self)
+        self._guard.broken(self, reset=self._writer.ends_with_connection)
 
     def want_body(self, wanted: bool) -> None:
         """Pass on what waits, and read on; or hold back."""

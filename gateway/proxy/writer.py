@@ -44,6 +44,11 @@ class Writer:
         self.keep_alive = keep_alive and not old
         self.started = False
 
+    @property
+    def ends_with_connection(self) -> bool:
+        """True if nothing but the end of the connection tells the end of the response."""
+        return self.started and not self._bodiless and not self._chunked and self._left < 0
+
     def interim(self, status: int, headers: Headers) -> None:
         """Write a 1xx response; HTTP/1.0 knows none (RFC 9110 section 15.2)."""
         if not self._old and not self.started:

@@ -252,6 +252,11 @@ class _Peer(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._writable.set()
 
+    @property
+    def stuck(self) -> bool:
+        """True while the peer does not read on."""
+        return not self._writable.is_set()
+
     def reset(self) -> None:
         """End the connection by RST, dropping what was not sent."""
         self._ours = True
