@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from starlette.applications import Starlette
 
 from gateway.admin import Health, build_admin
+from gateway.admin.acts import act_routes
 from gateway.clock import Clock
 from gateway.config import Loaded
 from gateway.config.sections import ServerSection
@@ -26,6 +27,7 @@ from gateway.proxy.guard import Limits
 from gateway.proxy.lane import Door
 from gateway.proxy.upstream import Upstream
 from gateway.stores import open_store
+from gateway.stores.acts import Acts
 from gateway.stores.memory import Backstop
 from gateway.stores.usage import PolicyUse
 from gateway.telemetry import Telemetry
@@ -50,11 +52,21 @@ class Gateway:
         self.telemetry = Telemetry(settings, policies, clock)
         self.store = open_store(settings, policies, clock.now(), backstop)
         self.identity = Identity(settings, clock)
+        self.acts = Acts(settings.store.path, clock)
         self.pipeline = Pipeline(policies, self.identity.resolver, self.store, self.telemetry, clock, random.random)
         self.health = Health(settings, policies, self.telemetry, clock, map(str, loaded.warnings))
         self.admin = build_admin(
-            settings, lambda: self.pipeline.policies, self.telemetry, self.health, clock, self.identity.jobs
+            settings,
+            lambda: self.pipeline.policies,
+            self.telemetry,
+            self.health,
+            clock,
+            self.identity.jobs,
+            act_routes(self.acts, lambda: self.pipeline.policies, self.telemetry, clock),
         )
+        self._acted = self.acts.version
+        self.pipeline.overlay = self.acts.over
+        self.telemetry.each_second.append(lambda _now: self.acts.poll())
         self.endpoint = Starlette()
         self.endpoint.router.redirect_slashes = False
         #: How many sockets callers hold; set by the server, which alone knows.
@@ -64,7 +76,7 @@ class Gateway:
         self._gauges()
         self._usage = PolicyUse(settings.store.path)
         self._canary = Canary(settings)
-        self.health.sources += [self.identity.warnings, self._usage.warnings]
+        self.health.sources += [self.identity.warnings, self._usage.warnings, self.acts.warnings]
         self.health.unused = lambda: self._usage.unused
         self.identity.minutely += [self._note_use, lambda: self._canary.run(self.pipeline.policies)]
         self.telemetry.gauges.canary_ok = lambda: self._canary.found
@@ -86,6 +98,8 @@ class Gateway:
         )
         self.endpoint.router.default = Proxy(front)
         self.door = Door(front, limits_of(settings.server))
+        self.acts.poll()
+        self._follow_acts()
         self.telemetry.start()
         await self.identity.start()
         self.health.started = True
@@ -96,6 +110,7 @@ class Gateway:
         self.health.beat(now)
         self.store.tick(now)
         self.pipeline.tick(now)
+        self._follow_acts()
 
     def drain(self) -> None:
         """Say that no new requests are welcome; they are served all the same, on connections that close then."""
@@ -111,6 +126,13 @@ class Gateway:
         self.identity.stop()
         self._note_use()
         self.telemetry.stop()
+        self.acts.close()
+
+    def _follow_acts(self) -> None:
+        """Decide by the acts as they are now, if they changed."""
+        if self.acts.version != self._acted:
+            self._acted = self.acts.version
+            self.pipeline.refresh()
 
     def _note_use(self) -> None:
         pipeline = self.pipeline

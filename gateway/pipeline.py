@@ -21,14 +21,15 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from gateway.clock import Clock
-from gateway.ports import Ask, Decision, Recorder, Rejection, Resolver, Store
+from gateway.ports import Ask, Decision, Meter, Recorder, Rejection, Resolver, Store
 from policies.admit import Planner, judge
 from policies.classify import Classifier
 from policies.cost import UNMATCHED
-from policies.policy import Mode, PolicySet
+from policies.policy import Mode, PolicySet, Sized
 from policies.request import REJECTED, Kind, Principal, RequestFacts
 from policies.settle import corrections
 from policies.units import SECOND, Micros
@@ -44,8 +45,8 @@ class Pipeline:
     """One for a process. `random` draws the jitter, in [0, 1)."""
 
     __slots__ = (
-        "_ask", "_classifier", "_clock", "_planner", "_policies", "_random", "_recorder", "_renew_us", "_resolver",
-        "_shadow", "_store", "in_flight",
+        "_ask", "_classifier", "_clock", "_meter", "_planner", "_policies", "_random", "_recorder", "_renew_us",
+        "_resolver", "_shadow", "_store", "in_flight", "overlay",
     )  # fmt: skip
 
     def __init__(
@@ -56,14 +57,18 @@ class Pipeline:
         recorder: Recorder,
         clock: Clock,
         random: Callable[[], float],
+        meter: Meter | None = None,
     ) -> None:
         self._resolve_by(resolver)
         self._store = store
         self._recorder = recorder
         self._clock = clock
         self._random = random
+        self._meter = meter
         #: Decisions not settled yet.
         self.in_flight = 0
+        #: Puts what operators did meanwhile over every set of policies, instead of what it put there before.
+        self.overlay: Callable[[PolicySet], PolicySet] = _as_it_is
         self._bind(policies)
 
     def _resolve_by(self, resolver: Resolver) -> None:
@@ -71,7 +76,7 @@ class Pipeline:
         self._ask: Ask | None = getattr(resolver, "ask", None)
 
     def _bind(self, policies: PolicySet) -> None:
-        self._policies = policies
+        self._policies = policies = self.overlay(policies)
         self._classifier = Classifier(policies)
         now = self._clock.now()
         self._planner = Planner(policies, now)
@@ -88,6 +93,15 @@ class Pipeline:
         self._bind(policies)
         self._resolve_by(resolver)
         self._store.rebuild(policies, self._clock.now())
+
+    def refresh(self) -> None:
+        """Ask the overlay again; no bucket changes by that."""
+        self._bind(self._policies)
+
+    def resize(self, sized: Mapping[str, Sized]) -> None:
+        """Take over other numbers for sized quotas: as a reload, nothing is refilled and nothing forgotten."""
+        self._bind(replace(self._policies, sized=sized))
+        self._store.rebuild(self._policies, self._clock.now())
 
     @property
     def applied(self) -> set[str]:
@@ -130,6 +144,9 @@ class Pipeline:
         decision.verdict = verdict
         decision.exemption = plan.exemption
         verdict.enforced = not self._shadow
+        if self._meter is not None and rejection is None:
+            refusal = verdict.refusal
+            self._meter.note(principal, plan.cost, "" if refusal is None or self._shadow else refusal.limit, now)
         if rejection is None:
             decision.consumed = resolution.consumed
         elif self._shadow:
@@ -176,12 +193,18 @@ class Pipeline:
                 self._store.release(verdict.plan)
             if correct.give_back:
                 self._store.give_back(verdict.plan, now, verdict.reading)
+                if self._meter is not None:
+                    self._meter.take_back(decision.principal, verdict.plan.cost, decision.started_us)
         if not limit and verdict is not None and verdict.refusal is not None and verdict.enforced:
             limit = verdict.refusal.limit
         decision.outcome = outcome
         decision.status = status
         decision.limit = limit
         self._recorder.record(decision, now)
+
+
+def _as_it_is(policies: PolicySet) -> PolicySet:
+    return policies
 
 
 def _nobody(principal: Principal, facts: RequestFacts) -> Principal:

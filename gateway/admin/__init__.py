@@ -2,12 +2,12 @@
 
 A Starlette app, served on a loop and a thread of its own: a scrape reads snapshots and never stands between a caller
 and a decision. Reading order: this file, `access.py` (who may come in), `api.py` and `paging.py`, `limits.py`,
-`health.py`, `pages.py`, `answers.py`.
+`health.py`, `jobs.py` and `acts.py` (what changes something), `pages.py`, `answers.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -37,10 +37,12 @@ def build_admin(
     health: Health,
     clock: Clock,
     jobs: JobRegistry | None = None,
+    more: Sequence[Route] = (),
 ) -> Starlette:
     """Return the app of the admin listener. `policies` returns those in force now.
 
-    `jobs` is the registry that `/api/jobs` writes to; without one there is no such path.
+    `jobs` is the registry that `/api/jobs` writes to; without one there is no such path. `more`
+    are routes that come before all others: the dashboard at `/`, acts.
 
     Sets the gauge of key quotas, which nobody else knows.
     """
@@ -52,10 +54,12 @@ def build_admin(
     # Endpoints that are no coroutines run in a thread of their own, so that a long scrape never delays a probe.
     app = Starlette(
         routes=[
+            *more,
             Route("/livez", api.live),
             Route("/readyz", api.ready),
             Route("/metrics", api.metrics),
             Route("/", pages.index),
+            Route("/plain", pages.index),
             Route(LOGIN, pages.login),
             Route(LOGIN, pages.enter, methods=["POST"]),
             Route("/api/fairness", api.fairness),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from gateway.config.auth import AuthSection
@@ -17,6 +18,7 @@ from policies.policy import (
     Exemption,
     Match,
     Mode,
+    Pause,
     Policy,
     PolicySet,
     Quota,
@@ -25,9 +27,9 @@ from policies.policy import (
     TenantRules,
 )
 from policies.request import Class, Kind
-from policies.units import RequestUnits
+from policies.units import Micros, RequestUnits
 
-__all__ = ["build_policies"]
+__all__ = ["act_exemption", "act_pause", "build_policies"]
 
 
 def build_policies(settings: Settings) -> PolicySet:
@@ -148,6 +150,16 @@ def _policy(entry: PolicyEntry, dearest: RequestUnits) -> Policy:
         mode=Mode(entry.mode),
         percent=entry.percent,
     )
+
+
+def act_pause(name: str, match: MatchTable, reason: str, owner: str, expires: Micros) -> Pause:
+    """Return a pause, which only ever comes of an operator's act."""
+    return Pause(name, _match(match), reason, owner, expires)
+
+
+def act_exemption(entry: ExemptionEntry, dearest: RequestUnits) -> Exemption:
+    """Return an exemption that comes of an operator's act; `dearest` is the highest cost of any route."""
+    return replace(_exemption(entry, dearest), act=True)
 
 
 def _exemption(entry: ExemptionEntry, dearest: RequestUnits) -> Exemption:

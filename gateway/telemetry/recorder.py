@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from gateway.clock import Clock
@@ -23,8 +23,9 @@ from gateway.telemetry.decisions import DecisionLog
 from gateway.telemetry.figures import Report
 from gateway.telemetry.gauges import DECISION_BOUNDS_NS, UPSTREAM_BOUNDS_US, Gauges, Histogram
 from gateway.telemetry.metrics import Counters, Metrics
-from gateway.telemetry.slots import Ledger
+from gateway.telemetry.slots import Ledger, Slot
 from gateway.telemetry.tenants import Tenants
+from gateway.telemetry.windows import breathing
 from policies.policy import Mode, PolicySet
 from policies.request import REJECTED, Class, Kind
 from policies.units import SECOND, Micros
@@ -40,6 +41,9 @@ _ADVANCE_SECONDS = 1.0
 _SUMMARY: Micros = 60 * SECOND
 
 _Name = TypeVar("_Name", bound=Hashable)
+
+#: A tenant, and how often each tally came by limit.
+Tallied = tuple[str, Mapping[tuple[int, str], int]]
 
 
 class Telemetry:
@@ -72,6 +76,8 @@ class Telemetry:
         self.log = _open_log(settings, policies, clock)
         #: Addresses outside `trusted_proxies` that sent Forwarded or X-Forwarded-For; the first few.
         self.forwarders: dict[str, None] = {}
+        #: Called about every second with the time, on the thread that keeps the windows.
+        self.each_second: list[Callable[[Micros], None]] = []
         self._summarised = clock.now() // _SUMMARY
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -84,6 +90,28 @@ class Telemetry:
         if self.log is not None:
             self.log.policies = policies
             self.log.sample = settings.telemetry.admit_sample
+
+    def turn(self, now: Micros) -> None:
+        """Close a slot that is over; on the thread that records."""
+        self._ledger.turn(now)
+
+    def follow(self, take: Callable[[tuple[int, Iterable[Tallied]]], None]) -> None:
+        """Hand every closed slot to `take`: its number, and each tenant's counts, which are worked out when read."""
+        self.tenants.on_closed = lambda slot: take((slot.number, self._tallied(slot)))
+
+    def slot_now(self) -> tuple[int, Iterable[Tallied]] | None:
+        """Return the same of the slot under way, None if nothing is in it; from any thread."""
+        slot = self._ledger.slot
+        return (slot.number, self._tallied(slot)) if slot.tenants else None
+
+    def _tallied(self, slot: Slot) -> Iterator[Tallied]:
+        book = self._codebook
+        for tenant, cells in breathing(iter(slot.tenants.copy().items())):
+            counts: dict[tuple[int, str], int] = {}
+            for code, count in cells.copy().items():
+                what = (book.tallies[code], book.limits[code])
+                counts[what] = counts.get(what, 0) + count
+            yield tenant, counts
 
     def record(self, decision: Decision, now: Micros) -> None:
         """Count `decision`, whose `outcome`, `status` and `limit` are final."""
@@ -150,7 +178,10 @@ class Telemetry:
 
     def _run(self) -> None:
         while not self._stopping.wait(_ADVANCE_SECONDS):
-            self.keep(self._clock.now())
+            now = self._clock.now()
+            self.keep(now)
+            for act in self.each_second:
+                act(now)
 
     def keep(self, now: Micros) -> None:
         """Take over closed slots, and once a minute log the aggregate beside the worst. From any thread but one."""
