@@ -25,8 +25,8 @@ from policies.policy import Mode, Quota, Sized, Sizing, Term
 from policies.units import SECOND, Rate, RequestUnits
 
 __all__ = [
-    "DAY_US", "MEMORY_DAYS", "SUSTAINED", "TOP", "Day", "Hour", "Past", "Step", "default_burst", "same_day", "size",
-    "summarise",
+    "DAY_US", "MEMORY_DAYS", "NANO", "SUSTAINED", "TOP", "Day", "Hour", "Past", "Peak", "Step", "default_burst",
+    "same_day", "size", "summarise",
 ]  # fmt: skip
 
 DAY_US = 86_400 * SECOND

@@ -15,7 +15,7 @@ from gateway.config.sections import StoreSection, UpstreamSection
 from gateway.pipeline import Pipeline
 from gateway.ports import Headers
 from gateway.proxy.address import Addresses
-from gateway.proxy.call import Call, Receiver
+from gateway.proxy.call import Receiver, Sent
 from gateway.proxy.dates import Dates
 from gateway.proxy.headers import RequestFields, ResponseFields
 from gateway.proxy.ids import RequestIds
@@ -46,7 +46,7 @@ class Caller(Protocol):
         idempotent: bool,
         host: bytes | None = None,
         first_byte_timeout_us: int | None = None,
-    ) -> Call:
+    ) -> Sent:
         """Send a request as soon as a connection is there, and its response to `receiver`."""
         ...
 
@@ -63,7 +63,7 @@ class Way:
 
 
 class Front:
-    """Built once per configuration; an exchange keeps the one it began with.
+    """Built once per configuration; at a reload the one that every listener holds becomes the new one.
 
     `ways` has one entry for each route, and the default as its last, which is where UNMATCHED (-1) points.
     `upstreams` holds `[upstream]` under None and each `[upstreams.NAME]` under its name. `forwarder` is told of each
@@ -118,6 +118,14 @@ class Front:
             max_header_bytes=settings.server.max_header_bytes,
             max_headers=settings.server.max_headers,
         )
+
+    def become(self, other: Front) -> None:
+        """Go over to another configuration at once: whoever holds this one reads, decides and forwards by that.
+
+        A request under way keeps its decision and the upstream that it was sent to.
+        """
+        for name in self.__slots__:
+            setattr(self, name, getattr(other, name))
 
     def new_id(self) -> str:
         """Return a request id."""

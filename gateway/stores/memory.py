@@ -6,9 +6,9 @@ Rules
    anything taken.
 3. Whoever asks leaves a mark of demand on the buckets it asked; a refusal changes nothing else.
 4. Memory is bounded by `max_keys` whatever callers send. Buckets that come from the configuration stand outside it:
-   they are as many as the operator wrote, never evicted, and never overflow. Of the others a hand going round drops
-   those that are full again, a few at every new key and more at every tick. With no room left, new keys share one
-   overflow bucket per kind of limit, and are counted.
+   they are as many as the operator wrote, never overflow, and are evicted only after a reload. Of the others a hand
+   going round drops those that are full again, a few at every new key and more at every tick. With no room left, new
+   keys share one overflow bucket per kind of limit, and are counted.
 5. A reload keeps every bucket. Each is resized when it is next touched, as of the instant of the reload.
 """
 
@@ -89,8 +89,8 @@ class MemoryStore:
     one is given.
     """
 
-    __slots__ = ("_backstop", "_buckets", "_changed_at", "_hand", "_max_keys", "_overflow", "_peak", "_ring", "_seats",
-                 "overflow_requests")  # fmt: skip
+    __slots__ = ("_backstop", "_buckets", "_changed_at", "_hand", "_left", "_max_keys", "_overflow", "_peak", "_pinned",
+                 "_ring", "_seats", "overflow_requests")  # fmt: skip
 
     def __init__(self, policies: PolicySet, max_keys: int, now: Micros, backstop: Backstop | None = None) -> None:
         self._backstop: Backstop = backstop or Shares(
@@ -103,6 +103,9 @@ class MemoryStore:
         #: Names of the buckets that may be dropped, in no order; `_hand` is where the sweep goes on.
         self._ring: list[str] = []
         self._hand = 0
+        #: Names of the configured ones; and those of before the last reload, not looked at yet.
+        self._pinned: list[str] = []
+        self._left: list[str] = []
         self._peak = 0
         self._seats: dict[str, Seats] = {}
         self._changed_at = now
@@ -245,6 +248,8 @@ class MemoryStore:
     def tick(self, now: Micros) -> None:
         """Drop some buckets that are full again, and let the backstop do its slice."""
         self._sweep(now, SWEEP_PER_TICK)
+        if self._left:
+            self._forget(now)
         size = len(self._buckets)
         self._peak = max(self._peak, size)
         if size * 8 < self._peak and size < COMPACT_BELOW:
@@ -255,10 +260,21 @@ class MemoryStore:
     def rebuild(self, policies: PolicySet, now: Micros) -> None:
         """Go on under new policies: refills nothing, forgets nothing."""
         self._changed_at = now
+        self._left += self._pinned
+        self._pinned = []
         self._backstop.rebuild(
             policies.backstop.rate.per_us, policies.backstop.burst, policies.classes, policies.unlisted_weight, now,
             policies.max_unlisted_tenants,
         )  # fmt: skip
+
+    def _forget(self, now: Micros) -> None:
+        """Drop some of the configured buckets of before the reload that are full: their entries may be gone."""
+        for _ in range(min(SWEEP_PER_TICK, len(self._left))):
+            name = self._left.pop()
+            if self._idle(self._buckets[name], now):
+                del self._buckets[name]
+            else:
+                self._pinned.append(name)
 
     def _bucket(self, charge: Charge, now: Micros, keep: Sequence[Bucket] = ()) -> Bucket:
         """Return the bucket of a charge with the charge's rate and burst, made if need be, none of `keep` dropped."""
@@ -272,6 +288,7 @@ class MemoryStore:
     def _open(self, charge: Charge, now: Micros, keep: Sequence[Bucket]) -> Bucket:
         if charge.pinned:
             bucket = self._buckets[charge.bucket] = Bucket(charge.rate_us, charge.burst, now)
+            self._pinned.append(charge.bucket)
             return bucket
         self._sweep(now, SWEEP_PER_KEY, keep)
         if len(self._ring) < self._max_keys:
@@ -285,6 +302,12 @@ class MemoryStore:
             shared = self._overflow[name] = Bucket(charge.rate_us, charge.burst, now)
         return shared
 
+    def _idle(self, bucket: Bucket, now: Micros) -> bool:
+        """Return whether nobody would notice if the bucket were made anew."""
+        # One not touched since the reload fills at a rate that only its next asker knows.
+        at = now if bucket.stamp >= self._changed_at else self._changed_at
+        return now >= bucket.high_at + SECOND and gcra.level_at(bucket, at) <= 0.0
+
     def _sweep(self, now: Micros, steps: int, keep: Sequence[Bucket] = ()) -> None:
         """Look at the next `steps` buckets of the ring and drop those that are full, with nobody's demand on them.
 
@@ -297,7 +320,7 @@ class MemoryStore:
                 hand = 0
             name = ring[hand]
             bucket = buckets[name]
-            if now >= bucket.high_at + SECOND and gcra.level_at(bucket, now) <= 0.0 and bucket not in keep:
+            if self._idle(bucket, now) and bucket not in keep:
                 del buckets[name]
                 last = ring.pop()
                 if hand < len(ring):

@@ -1,0 +1,242 @@
+"""What is written, and when it goes: the one connection that writes. Used by the writer's thread alone.
+
+Rules
+1. Every ten seconds are one transaction: all of them are there after a crash, or none.
+2. Kept: slots of 10 s for a day, five minutes for 90 days, hours for 30 days, what a day taught for as long as the same
+   day of the month is remembered, numbers for 400 days, a key for as long as any of these.
+3. Keys are bounded by `max_keys`: what has no row gets none once the table is full, and is counted.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from gateway.history.packing import (
+    HOUR_BYTES,
+    SlotPeak,
+    pack_counts,
+    pack_day,
+    pack_hour,
+    unpack_counts,
+    unpack_day,
+    unpack_hours,
+)  # fmt: skip
+from policies.request import Kind, Principal, key_name
+from policies.sizing_past import MEMORY_DAYS, Day, Hour, Step, summarise
+
+__all__ = ["DAY_SLOTS", "FIVE", "Books", "Identity", "tenant_identity"]
+
+DAY_SLOTS = 8640
+#: Slots of ten seconds in five minutes.
+FIVE = 30
+_FIVES_KEPT = 90 * 288
+_HOURS_KEPT = 30
+_STEPS_KEPT = 400
+_TENANT = "tenant"
+
+#: (tally, limit) -> how often, of one tenant or key.
+Counts = Mapping[tuple[int, str], int]
+
+
+class Identity(NamedTuple):
+    """Whose history a row is: a user's key, a project's, or a tenant's as a whole."""
+
+    name: str
+    kind: str
+    tenant: str
+    credential: str = ""
+
+    @classmethod
+    def of(cls, principal: Principal) -> Identity:
+        """Return that of a principal's key."""
+        return cls(principal.name, principal.kind.value, principal.tenant, principal.credential)
+
+    def principal(self) -> Principal:
+        """Return who it is charged as; a tenant as a user with no name of its own."""
+        kind = Kind.JOB if self.kind == Kind.JOB.value else Kind.USER
+        return Principal(kind, self.tenant, self.credential or "*")
+
+
+def tenant_identity(tenant: str) -> Identity:
+    """Return the identity of a tenant as a whole."""
+    return Identity(key_name(tenant=tenant), _TENANT, tenant)
+
+
+class Books:
+    """The tables, for the one who writes them. Raises sqlite3.Error as it comes."""
+
+    def __init__(self, connection: sqlite3.Connection, max_keys: int) -> None:
+        self.connection = connection
+        self.max_keys = max_keys
+        #: Names that found no room, counted once per slot.
+        self.turned_away = 0
+        self._ids = dict(connection.execute("SELECT name, id FROM key"))
+        self._seen = dict(connection.execute("SELECT name, last_day FROM key"))
+        rows = connection.execute('SELECT tally, "limit", id FROM meaning')
+        self._meanings = {(tally, limit): number for tally, limit, number in rows}
+        self._resumed = 0
+        self._had: dict[int, dict[int, int]] = {}
+
+    def meta(self, name: str) -> int:
+        """Return a number kept by name, 0 if there is none."""
+        row = self.connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+        return int(row[0]) if row else 0
+
+    def note(self, name: str, value: int) -> None:
+        """Keep a number by name."""
+        self.connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
+
+    def resume(self, slot: int) -> None:
+        """Add to what an earlier process counted in this slot, instead of replacing it."""
+        rows = self.connection.execute("SELECT key, counts FROM slot WHERE slot = ? AND counts IS NOT NULL", (slot,))
+        self._resumed, self._had = slot, {key: dict(unpack_counts(counts)) for key, counts in rows}
+
+    def begin(self) -> None:
+        """Open a transaction."""
+        self.connection.execute("BEGIN IMMEDIATE")
+
+    def end(self, *, well: bool) -> None:
+        """Close it."""
+        if self.connection.in_transaction:
+            self.connection.execute("COMMIT" if well else "ROLLBACK")
+
+    def key(self, identity: Identity, day: int, *, listed: bool) -> int | None:
+        """Return the number of a key, made if there is room."""
+        found = self._ids.get(identity.name)
+        if found is None:
+            if len(self._ids) >= self.max_keys and not listed:
+                self.turned_away += 1
+                return None
+            cursor = self.connection.execute(
+                "INSERT INTO key (name, kind, tenant, credential, first_day, last_day) VALUES (?, ?, ?, ?, ?, ?)",
+                (*identity, day, day),
+            )
+            found = self._ids[identity.name] = int(cursor.lastrowid or 0)
+            self._seen[identity.name] = day
+        elif self._seen[identity.name] < day:
+            self.connection.execute("UPDATE key SET last_day = ? WHERE id = ?", (day, found))
+            self._seen[identity.name] = day
+        return found
+
+    def counts(self, slot: int, rows: Iterable[tuple[int, Counts]]) -> None:
+        """Write what was counted of keys in a slot; again, and it replaces."""
+        had = self._had if slot == self._resumed else {}
+        self.connection.executemany(
+            "INSERT INTO slot (slot, key, counts) VALUES (?, ?, ?) "
+            "ON CONFLICT (slot, key) DO UPDATE SET counts = excluded.counts",
+            [(slot, key, pack_counts(self._meant(counts, had.get(key, {})))) for key, counts in rows],
+        )
+
+    def _meant(self, counts: Counts, had: Mapping[int, int]) -> dict[int, int]:
+        meant = dict(had)
+        for (tally, limit), count in counts.items():
+            meaning = self._meaning(tally, limit)
+            meant[meaning] = meant.get(meaning, 0) + count
+        return meant
+
+    def peaks(self, slot: int, rows: Iterable[tuple[int, SlotPeak]]) -> None:
+        """Write what a slot contributes to peaks; again, and it replaces."""
+        self.connection.executemany(
+            "INSERT INTO slot (slot, key, peak) VALUES (?, ?, ?) "
+            "ON CONFLICT (slot, key) DO UPDATE SET peak = excluded.peak",
+            [(slot, key, peak.pack()) for key, peak in rows],
+        )
+
+    def _meaning(self, tally: int, limit: str) -> int:
+        found = self._meanings.get((tally, limit))
+        if found is None:
+            cursor = self.connection.execute('INSERT INTO meaning (tally, "limit") VALUES (?, ?)', (tally, limit))
+            found = self._meanings[tally, limit] = int(cursor.lastrowid or 0)
+        return found
+
+    def fold(self, five: int) -> None:
+        """Add the slots of a five minutes together, number `five`, over all keys."""
+        sums: dict[int, dict[int, int]] = {}
+        rows = self.connection.execute(
+            "SELECT key, counts FROM slot WHERE slot >= ? AND slot < ? AND counts IS NOT NULL",
+            (five * FIVE, (five + 1) * FIVE),
+        )
+        for key, counts in rows:
+            total = sums.setdefault(key, {})
+            for meaning, count in unpack_counts(counts):
+                total[meaning] = total.get(meaning, 0) + count
+        self.connection.executemany(
+            "INSERT OR REPLACE INTO five VALUES (?, ?, ?)",
+            [(five, key, pack_counts(total)) for key, total in sorted(sums.items())],
+        )
+
+    def slots_since(self, slot: int) -> Iterator[tuple[int, int, SlotPeak]]:
+        """Yield (slot, key, contribution to peaks) in order of time."""
+        rows = self.connection.execute(
+            "SELECT slot, key, peak FROM slot WHERE slot >= ? AND peak IS NOT NULL ORDER BY slot", (slot,)
+        )
+        return ((number, key, SlotPeak.unpack(peak)) for number, key, peak in rows)
+
+    def seal(self, key: int, hours: Sequence[Hour]) -> None:
+        """Keep sealed hours of a key, and what their days have taught so far."""
+        for day in sorted({hour.number // 24 for hour in hours}):
+            place = (key, day)
+            row = self.connection.execute("SELECT hours FROM hours WHERE key = ? AND day = ?", place).fetchone()
+            known = {blob[0]: blob for blob in _pieces(row[0] if row else b"")}
+            known |= {hour.number % 24: pack_hour(hour) for hour in hours if hour.number // 24 == day}
+            blob = b"".join(known[of_day] for of_day in sorted(known))
+            self.connection.execute("INSERT OR REPLACE INTO hours VALUES (?, ?, ?)", (*place, blob))
+            summary = pack_day(summarise(day, unpack_hours(day, blob)))
+            self.connection.execute("INSERT OR REPLACE INTO day VALUES (?, ?, ?)", (*place, summary))
+
+    def identities(self) -> list[tuple[int, int, Identity]]:
+        """Return (number, first day, identity) of every key, tenants first: keys inherit from them."""
+        rows = self.connection.execute(
+            "SELECT id, first_day, name, kind, tenant, credential FROM key ORDER BY kind != ?, id", (_TENANT,)
+        )
+        return [(number, first, Identity(*rest)) for number, first, *rest in rows]
+
+    def days(self, key: int, today: int) -> list[Day]:
+        """Return what each day has taught that can still count."""
+        rows = self.connection.execute(
+            "SELECT day, summary FROM day WHERE key = ? AND day >= ?", (key, today - MEMORY_DAYS)
+        )
+        return [unpack_day(day, summary) for day, summary in rows]
+
+    def steps(self, key: int) -> list[Step]:
+        """Return the numbers a key has had, in order."""
+        rows = self.connection.execute("SELECT day, rate, burst FROM step WHERE key = ? ORDER BY day", (key,))
+        return [Step(*row) for row in rows]
+
+    def latest(self, key: int) -> tuple[int, str] | None:
+        """Return the day and the text of the latest number."""
+        row = self.connection.execute(
+            "SELECT day, sized FROM step WHERE key = ? ORDER BY day DESC LIMIT 1", (key,)
+        ).fetchone()
+        return (row[0], row[1]) if row else None
+
+    def step(self, key: int, step: Step, sized: str) -> None:
+        """Keep a number with its provenance; the same day's is replaced."""
+        self.connection.execute("INSERT OR REPLACE INTO step VALUES (?, ?, ?, ?, ?)", (key, *step, sized))
+
+    def purge(self, now: int, listed: Iterable[str]) -> None:
+        """Drop what is older than it is kept, from `now` (epoch seconds); `listed` are names that stay."""
+        run, day = self.connection.execute, now // 86_400
+        run("DELETE FROM slot WHERE slot < ?", (now // 10 - DAY_SLOTS,))
+        run("DELETE FROM five WHERE slot < ?", (now // 300 - _FIVES_KEPT,))
+        run("DELETE FROM hours WHERE day < ?", (day - _HOURS_KEPT,))
+        run("DELETE FROM day WHERE day < ?", (day - MEMORY_DAYS,))
+        run(
+            "DELETE FROM step WHERE day < ? "
+            "AND EXISTS (SELECT 1 FROM step later WHERE later.key = step.key AND later.day > step.day)",
+            (day - _STEPS_KEPT,),
+        )
+        kept = set(listed)
+        rows = run("SELECT id, name FROM key WHERE last_day < ?", (day - 90,)).fetchall()
+        for number, name in rows:
+            if name not in kept or self._seen[name] < day - _STEPS_KEPT:
+                run("DELETE FROM step WHERE key = ?", (number,))
+                run("DELETE FROM key WHERE id = ?", (number,))
+                del self._ids[name], self._seen[name]
+        run("PRAGMA incremental_vacuum(1000)")
+
+
+def _pieces(blob: bytes) -> Iterator[bytes]:
+    return (blob[at : at + HOUR_BYTES] for at in range(0, len(blob), HOUR_BYTES))

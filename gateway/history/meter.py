@@ -1,0 +1,116 @@
+"""What each key used, second by second: the one part of history that runs on the data plane.
+
+Rules
+1. One thread writes: the data plane's. Others take what is `closed`, or look at a copy; a slot that is closed is never
+   written again.
+2. Usage is counted when it is admitted, not when it is answered: an upstream that stalls and lets everything go at once
+   would otherwise look like a peak. What never reached the upstream is taken out again.
+3. Only users and projects are counted, never addresses; at most `max_keys` of them in a slot, configured ones always.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from policies.request import Kind, Principal
+from policies.units import SECOND, Micros, RequestUnits
+
+__all__ = ["SLOT", "SLOT_SECONDS", "Cell", "Meter", "Slot"]
+
+SLOT_SECONDS = 10
+SLOT: Micros = SLOT_SECONDS * SECOND
+#: An hour of slots that nobody took; then the oldest go.
+_MAX_WAITING = 360
+
+_USER, _JOB = Kind.USER, Kind.JOB
+
+
+class Cell:
+    """One key in one slot: units admitted in each second, requests admitted, what was refused by which limit."""
+
+    __slots__ = ("admitted", "principal", "refused", "refused_units", "seconds")
+
+    def __init__(self, principal: Principal) -> None:
+        self.principal = principal
+        self.seconds = [0.0] * SLOT_SECONDS
+        self.admitted = 0
+        self.refused_units: RequestUnits = 0.0
+        self.refused: dict[str, int] | None = None
+
+
+class Slot:
+    """All keys of the ten seconds that begin at `number * SLOT`."""
+
+    __slots__ = ("cells", "number")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.cells: dict[str, Cell] = {}
+
+
+class Meter:
+    """Counts decisions by key; implements `gateway.ports.Meter`."""
+
+    __slots__ = ("_begins", "_cells", "_closed", "_ends", "_max_keys", "overflowed", "slot")
+
+    def __init__(self, max_keys: int) -> None:
+        self._max_keys = max_keys
+        self._closed: deque[Slot] = deque(maxlen=_MAX_WAITING)
+        self._begins: Micros = 0
+        self._ends: Micros = 0
+        self.slot = Slot(0)
+        self._cells = self.slot.cells
+        #: Requests of keys that found no room.
+        self.overflowed = 0
+
+    def note(self, principal: Principal, cost: RequestUnits, limit: str, now: Micros) -> None:
+        """Count one decision: admitted if `limit` is empty, else refused by it."""
+        if now >= self._ends:
+            self.turn(now)
+        cell = self._cells.get(principal.name)
+        if cell is None:
+            cell = self._enter(principal)
+            if cell is None:
+                return
+        if not limit:
+            cell.seconds[(now - self._begins) // SECOND] += cost
+            cell.admitted += 1
+            return
+        cell.refused_units += cost
+        if cell.refused is None:
+            cell.refused = {}
+        cell.refused[limit] = cell.refused.get(limit, 0) + 1
+
+    def take_back(self, principal: Principal, cost: RequestUnits, admitted_at: Micros) -> None:
+        """Uncount one that was admitted and never sent, if its slot is still open."""
+        cell = self._cells.get(principal.name)
+        if cell is not None and self._begins <= admitted_at < self._ends:
+            cell.seconds[(admitted_at - self._begins) // SECOND] -= cost
+            cell.admitted -= 1
+
+    def turn(self, now: Micros) -> None:
+        """Close the slot if its time is over."""
+        if now < self._ends:
+            return
+        number = now // SLOT
+        if self._cells:
+            self._closed.append(self.slot)
+        self.slot = Slot(number)
+        self._cells = self.slot.cells
+        self._begins = number * SLOT
+        self._ends = self._begins + SLOT
+
+    def take_closed(self) -> Iterator[Slot]:
+        """Take the closed slots, oldest first. One reader at a time, from any thread."""
+        while self._closed:
+            yield self._closed.popleft()
+
+    def _enter(self, principal: Principal) -> Cell | None:
+        if principal.kind is not _USER and principal.kind is not _JOB:
+            return None
+        if len(self._cells) >= self._max_keys and not principal.listed:
+            self.overflowed += 1
+            return None
+        cell = self._cells[principal.name] = Cell(principal)
+        return cell
