@@ -8,10 +8,11 @@ This and `guard` are where uvicorn's internals are touched (version pinned in py
 
 Rules
 1. Requests are begun only after all octets already received have parsed. A fault behind a good request in the same
-   octets takes both: what cannot be framed is not passed on in part.
+   octets takes both: what cannot be framed is not passed on in part. Only of more than `BURST` requests at once is the
+   rest left unparsed, as if it had not been received yet: no caller makes us keep thousands of heads.
 2. A head is frozen when it is complete. Trailers are read, bounded, and dropped.
-3. `max_header_bytes` and `max_headers` hold while a head is being received, not once it is complete; so do the bounds
-   on what stands beside a body (chunk sizes, extensions, trailers) and on requests that come at once.
+3. `max_header_bytes` and `max_headers` hold while a head is being received, not once it is complete; so does the bound
+   on what stands beside a body (chunk sizes, extensions, trailers).
 4. After the first fault nothing more is read as HTTP.
 """
 
@@ -31,18 +32,20 @@ from gateway.proxy.address import UNIX
 from gateway.proxy.parse import Head
 from gateway.proxy.turn import Post, Turn
 
-__all__ = ["BODY_STRIDE", "BURST", "MAX_OVERHEAD", "Framing", "State"]
+__all__ = ["BODY_STRIDE", "BURST", "MAX_OVERHEAD", "SLICE", "Framing", "State"]
 
 #: Octets of a request body that must arrive within each `body_timeout`.
 BODY_STRIDE = 16 * 1024
 #: Octets of trailers, chunk sizes and extensions beside a body, beyond what the body itself excuses.
 MAX_OVERHEAD = 64 * 1024
-#: Requests in one read of the socket: a hundred clients' worth of pipelining, and 1 MB of heads read ahead.
-BURST = 500
+#: Requests that are parsed before the first of them is begun; beyond that, octets wait as they are.
+BURST = 64
+#: Octets that are parsed at once: between requests, and inside a body.
+SLICE = 16 * 1024
+BODY_SLICE = 64 * 1024
 
 _MALFORMED = Rejection(400, "bad-framing", "The request is not well-formed HTTP/1.1.")
 _OLD = Rejection(400, "bad-framing", "HTTP/0.9 is not spoken here.")
-_CROWD = Rejection(400, "bad-request", "More requests came at once than are read ahead.")
 _VERSION = Rejection(505, "version-not-supported", "")
 _LONG_TARGET = Rejection(414, "uri-too-long", "")
 _LARGE_HEAD = Rejection(431, "headers-too-large", "")
@@ -87,6 +90,8 @@ class Framing(HttpToolsProtocol):
         self._receiving: Turn | None = None
         self._begun: list[Turn] = []
         self._heads = self._weight = self._raw = self._octets = self._stride = self._overhead = self._seen = 0
+        #: What was received and waits to be parsed.
+        self._unfed = b""
         #: What is being parsed.
         self._data: bytes | memoryview = b""
         #: Whether the head that was read last asks for an upgrade and announces a body.
@@ -122,23 +127,45 @@ class Framing(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse; then, if all of it is well-formed, begin what it asks for (rule 1)."""
-        state = self._state
-        if state is State.LINGER or self._fault is not None:
-            return
-        if state is State.OPAQUE:
+        if self._unfed:
+            self._unfed += data
+        elif self._state is State.OPAQUE:
             self._opaque += data
-            return
+        elif self._state is not State.LINGER and self._fault is None:
+            self._take(data)
+
+    def refill(self) -> None:
+        """Go on with what was left unparsed."""
+        data, self._unfed = self._unfed, b""
+        if self._state is not State.LINGER and self._fault is None:
+            self._take(data)
+
+    def _take(self, data: bytes) -> None:
+        self._fresh = False
+        while True:
+            size = BODY_SLICE if self._state is State.BODY else SLICE
+            piece, data = (data, b"") if len(data) <= size else (data[:size], data[size:])
+            fault = self._parse(piece)
+            if fault is not None:
+                self.refuse(fault)
+                return
+            if self._state is State.OPAQUE:
+                self._opaque += data
+                data = b""
+            if not data or len(self._begun) > BURST:
+                break
+        self._unfed = data
+        self.received()
+
+    def _parse(self, data: bytes) -> Rejection | None:
+        state = self._state
         if state is State.IDLE:
             self._state = State.HEAD
             self._raw = 0
-        self._fresh = state is State.IDLE
+            self._fresh = True
         self._heads = 0
         self._seen = self._octets
-        fault = self._feed(data) or self._measure(state, len(data))
-        if fault is not None:
-            self.refuse(fault)
-        else:
-            self.received()
+        return self._feed(data) or self._measure(state, len(data))
 
     def _feed(self, data: bytes) -> Rejection | None:
         """Parse; return what is wrong, if anything is."""
@@ -205,8 +232,6 @@ class Framing(HttpToolsProtocol):
         self._fresh = True
         self._heads += 1
         self._weight = self._raw = self._overhead = 0
-        if self._heads > BURST:
-            self._stop(_CROWD)
 
     def on_url(self, url: bytes) -> None:
         """Collect the target, in however many pieces it comes."""

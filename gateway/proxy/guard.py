@@ -14,8 +14,7 @@ Rules
 3. Every fault is answered with a problem and counted, behind the answers still owed. A socket above
    `max_connections_per_address` is closed unanswered and counted.
 4. Half a close is no goodbye: a caller that closes its sending side still gets its answers. Whether it is gone
-   altogether shows when something is written: so a 100 is, which every client of HTTP/1.1 skips, and one that is gone
-   answers by a reset.
+   altogether shows when something is written: so a 100 is, which every client of HTTP/1.1 skips.
 5. Answers leave in the order of their requests. Reading pauses while `AHEAD` requests wait, while what waits of bodies
    is more than `HELD`, and, between requests, while the caller does not take its answers: so does answering.
 6. A caller that leaves is noticed although nothing is read from it: a reset within a second.
@@ -55,7 +54,7 @@ STALL_US: Micros = 60 * SECOND
 #: How soon after half a close we look whether it was a whole one: a caller that left answers the 100 by a reset.
 SOON_SECONDS = 0.02
 #: How often a connection that is not read is looked at, whether its caller is still there.
-LOOK_US: Micros = SECOND // 2
+LOOK_US: Micros = SECOND // 4
 
 #: Closing discards what was not sent and says so by RST.
 _AT_ONCE = struct.pack("ii", 1, 0)
@@ -206,7 +205,7 @@ class Guard(Framing):
         elif self._is_gone(now):
             self._leave()
             self.transport.abort()
-        elif self.flow.read_paused or (self._stalled_at and self._state is not State.BODY):
+        elif self.flow.read_paused or self._half_closed or (self._stalled_at and self._state is not State.BODY):
             self._within(LOOK_US)
         elif self._state is State.HEAD:
             # What never began is not told that it was too slow.
@@ -301,17 +300,29 @@ class Guard(Framing):
             held += sum([turn.held for turn in self._queue if turn is not receiving])
         full = held > HELD or len(self._queue) >= AHEAD or self._state is State.OPAQUE
         full |= self.flow.write_paused and receiving is None
-        if full and not self.flow.read_paused:
-            self.flow.pause_reading()
-            self._within(LOOK_US)
-        elif self.flow.read_paused and not full:
+        if full or self._unfed:
+            if not self.flow.read_paused:
+                self.flow.pause_reading()
+                self._within(LOOK_US)
+            if not full:
+                # Not now: whoever calls may be in the middle of what came before.
+                self.loop.call_soon(self._go_on)
+        elif self.flow.read_paused:
             self.flow.resume_reading()
             self._expect()
+
+    def _go_on(self) -> None:
+        """Take what was received before more is read, if there is still room."""
+        if self._unfed and len(self._queue) < AHEAD:
+            self.refill()
+            self.regulate()
 
     def _expect(self) -> None:
         """Give what is being received its time anew."""
         limits = self.post.limits
-        if self._state is State.IDLE:
+        if self.flow.read_paused:
+            self._within(LOOK_US)
+        elif self._state is State.IDLE:
             self.rest()
         else:
             self._within(limits.header_timeout_us if self._state is State.HEAD else limits.body_timeout_us)
@@ -322,7 +333,7 @@ class Guard(Framing):
             return
         if self._turn is None and not self._queue and not self._begun:
             self._within(LAST_CALL_US if self.post.draining else self.post.limits.keepalive_timeout_us)
-        elif not self.flow.read_paused and not self._stalled_at:
+        elif not (self.flow.read_paused or self._stalled_at or self._half_closed):
             self._deadlines.clear(self)
 
     # Ways out

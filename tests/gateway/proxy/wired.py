@@ -1,0 +1,78 @@
+"""The lane under a real uvicorn server, with a real pool and a real upstream; in the loop of the test."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import uvicorn
+from starlette.types import Receive, Scope, Send
+
+from gateway.app import limits_of
+from gateway.proxy.lane import Door, lane
+from gateway.proxy.upstream import Upstream
+from policies.units import Micros
+from tests.gateway.proxy.house import write
+from tests.gateway.proxy.served import Served
+from tests.wire.origin import Origin
+
+__all__ = ["Wired", "wired"]
+
+
+class Wired(Served):
+    """A gateway that listens with its own protocol: `address` is where, `door` what its connections share."""
+
+    door: Door
+    server: uvicorn.Server
+
+    @property
+    def rejections(self) -> list[tuple[int, str]]:
+        """Status and short name of what was rejected, in the order in which it was counted."""
+        return [(one.status, one.rejection.code) for one in self.books.settled if one.rejection is not None]
+
+
+@contextlib.asynccontextmanager
+async def wired(
+    tmp_path: Path, origin: Origin | str, *, limits: dict[str, Micros] | None = None, **config: str
+) -> AsyncIterator[Wired]:
+    """Serve what `config` writes (see `house.write`) in front of `origin`; `limits` replace those of the file."""
+    gateway = Wired(write(tmp_path, url=origin if isinstance(origin, str) else origin.address, **config))
+    upstream = Upstream("upstream", gateway.settings.upstream)
+    gateway.behind({None: upstream})
+    gateway.door = Door(gateway.front, replace(limits_of(gateway.settings.server), **(limits or {})))
+    listener = socket.socket(proto=socket.IPPROTO_TCP)  # or asyncio leaves Nagle on
+    listener.bind(("127.0.0.1", 0))
+    gateway.address = f"127.0.0.1:{listener.getsockname()[1]}"
+
+    async def nothing(scope: Scope, receive: Receive, send: Send) -> None:
+        raise AssertionError("the app was called")
+
+    gateway.server = server = uvicorn.Server(
+        uvicorn.Config(
+            nothing,
+            http=lane(gateway.door),
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            date_header=False,
+            timeout_graceful_shutdown=1,
+        )
+    )
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    while not server.started:
+        await asyncio.sleep(0.005)
+    try:
+        yield gateway
+    finally:
+        server.should_exit = True
+        await serving
+        upstream.abort()
+        await upstream.wait_closed()
+        assert gateway.pipeline.in_flight == 0
