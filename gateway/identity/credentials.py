@@ -53,9 +53,9 @@ def extract(headers: Headers) -> tuple[Presented, bytes]:
     for name, value in headers:
         if name in _SLOTS:
             here = _authorization(value) if name == b"authorization" else _token(value)
-            if found is _NOTHING:
+            if found[0] is Presented.NOTHING:
                 found = here
-            elif here is not _NOTHING and here != found:
+            elif here[0] is not Presented.NOTHING and here != found:
                 return _AMBIGUOUS
     return found
 

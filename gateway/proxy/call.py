@@ -17,7 +17,7 @@ from typing import Protocol, TypeAlias
 
 from gateway.proxy.failure import Failure
 
-__all__ = ["HELD", "Call", "Headers", "Receiver"]
+__all__ = ["HELD", "Call", "Headers", "Receiver", "Sent"]
 
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 
@@ -64,6 +64,30 @@ class Receiver(Protocol):
         ...
 
 
+class Sent(Protocol):
+    """What an exchange does with a call; `Call` says more."""
+
+    def write(self, chunk: bytes) -> None:
+        """Send the next octets of the request body."""
+        ...
+
+    def finish(self) -> None:
+        """End the request body."""
+        ...
+
+    def pause(self) -> None:
+        """Read no more of the response."""
+        ...
+
+    def resume(self) -> None:
+        """Undo `pause`."""
+        ...
+
+    def cancel(self) -> None:
+        """End now. No callback comes after."""
+        ...
+
+
 class _Carrier(Protocol):
     """The connection that carries a call."""
 
@@ -87,6 +111,7 @@ class Call:
     what the receiver was last told.
     """
 
+    __deletable__ = ("receiver",)  # compiled classes keep attributes otherwise
     __slots__ = (
         "_line", "_size", "body_written", "carrier", "ended", "fields", "first_byte", "held", "host",
         "idempotent", "keeping", "left", "method", "over", "paused", "receiver", "retried", "sent", "target",

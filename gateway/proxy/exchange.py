@@ -26,7 +26,7 @@ from collections.abc import Callable
 
 from gateway.ports import Decision, Headers, Rejection
 from gateway.proxy.answer import Answer, Asked
-from gateway.proxy.call import Call
+from gateway.proxy.call import Sent
 from gateway.proxy.failure import Failure, FailureKind
 from gateway.proxy.front import Front
 from gateway.proxy.parse import Head, Parsed
@@ -76,7 +76,7 @@ class Exchange:
         self._sink = sink
         self._parsed: Parsed | None = None
         self._decision: Decision | None = None
-        self._call: Call | None = None
+        self._call: Sent | None = None
         #: Takes back what was asked about the caller, while that is not known.
         self._pending: Callable[[], None] | None = None
         self._status = 0

@@ -68,6 +68,9 @@ _EDGE = frozenset(
     }
 )
 _TRACE = frozenset({b"traceparent", b"tracestate"})
+#: What no response carries on: this hop's own fields; and those that a server in front of us writes itself.
+_RESPONSE_DROP = _HOP | {b"evenhand-refused"}
+_STAMPED_DROP = _RESPONSE_DROP | {b"date", b"server"}
 
 # No Connection field may take away what tells where the message ends.
 _FRAMING = frozenset({b"content-length"})
@@ -149,23 +152,20 @@ class ResponseFields:
 
     __slots__ = ("_dates", "_via")
 
-    _DROP = _HOP | {b"evenhand-refused"}
-    _DROP_WITH_DATE = _DROP | {b"date", b"server"}
-
     def __init__(self, pseudonym: bytes, dates: Dates | None) -> None:
         self._dates = dates
         self._via = b"1.1 " + pseudonym
 
     def interim(self, headers: Headers) -> Headers:
         """Return the end-to-end fields of a 1xx response, which carries no Date or Via of its own."""
-        return _without([(name.lower(), value) for name, value in headers], self._DROP)
+        return _without([(name.lower(), value) for name, value in headers], _RESPONSE_DROP)
 
     def write(self, status: int, headers: Headers) -> Headers:
         """Return the end-to-end fields of a response, names in lower case.
 
         A 204 has no Content-Length (RFC 9110 section 8.6).
         """
-        drop = self._DROP if self._dates else self._DROP_WITH_DATE
+        drop = _RESPONSE_DROP if self._dates else _STAMPED_DROP
         lowered = [(name.lower(), value) for name, value in headers]
         nominated = [value for name, value in lowered if name == b"connection"]
         if nominated:

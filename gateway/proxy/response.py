@@ -35,6 +35,7 @@ class Response:
     after it; `interim` that a 1xx head came since it was last set to false; `fault` a sentence, or empty.
     """
 
+    __deletable__ = ("_parser",)  # compiled classes keep attributes otherwise
     __slots__ = (
         "_chunked", "_headers", "_left", "_length", "_parser", "_quiet", "_receiver", "_seen", "_without_body",
         "complete", "fault", "interim", "keep", "status",

@@ -19,7 +19,7 @@ from gateway.app import Gateway, compose
 from gateway.clock import Clock
 from gateway.config import load
 from gateway.proxy.asgi import Proxy
-from gateway.proxy.call import Call, Headers, Receiver
+from gateway.proxy.call import Headers, Receiver, Sent
 from gateway.proxy.failure import Failure, FailureKind
 from gateway.proxy.front import Front
 
@@ -28,19 +28,20 @@ __all__ = ["main"]
 _TICK_SECONDS = 0.02
 
 
-class _AiohttpCall(Call):
-    """A call made by aiohttp in a task of its own; for requests without a body."""
+class _AiohttpCall:
+    """A call made by aiohttp in a task of its own; for requests without a body, and answers too small to hold back."""
 
-    __slots__ = ("_task",)
-
-    def __init__(self, task: asyncio.Task[None], receiver: Receiver) -> None:
+    def __init__(self, task: asyncio.Task[None]) -> None:
         self._task = task
-        self.receiver = receiver
-        self.over = self.paused = False
-        self.left, self.ended = 0, True
+
+    def write(self, chunk: bytes) -> None:
+        """Nothing is sent."""
+
+    def finish(self) -> None:
+        """As above."""
 
     def pause(self) -> None:
-        """Nothing here is large enough."""
+        """Nothing is held back."""
 
     def resume(self) -> None:
         """As above."""
@@ -69,11 +70,11 @@ class _AiohttpUpstream:
         idempotent: bool,
         host: bytes | None = None,
         first_byte_timeout_us: int | None = None,
-    ) -> Call:
+    ) -> Sent:
         """Send a request, and its response to `receiver`."""
         fields = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]
         made = self._make(method.decode(), self._url + target.decode(), fields, receiver)
-        return _AiohttpCall(asyncio.get_running_loop().create_task(made), receiver)
+        return _AiohttpCall(asyncio.get_running_loop().create_task(made))
 
     async def _make(self, method: str, url: str, fields: list[tuple[str, str]], receiver: Receiver) -> None:
         receiver.on_sent()
