@@ -62,6 +62,8 @@ class Ledger:
         self._rejected = 0
         #: Second attempts that the gateway may have made at the upstream (stale connections).
         self.retries = 0
+        #: Requests that were upstream in part when their body turned out too large, too slow or malformed.
+        self.turned_back = 0
         #: Answers with status 500 that the upstream was told to give.
         self.relayed_500 = 0
 
@@ -119,7 +121,7 @@ class Ledger:
 
     def _check_arrivals(self, tenant: str, row: Counter[str]) -> None:
         arrived = self._up.by_tenant()[tenant] - self._arrived[tenant]
-        most = row["served"] + row["upstream_error"] + row["aborted"] + self.retries
+        most = row["served"] + row["upstream_error"] + row["aborted"] + self.retries + self.turned_back
         assert row["served"] <= arrived <= most, f"{tenant}: {arrived} arrived, {dict(row)}"
 
 
