@@ -228,6 +228,8 @@ class Exchange:
             host=parsed.host if way.preserve_host and parsed.host else None,
             first_byte_timeout_us=way.first_byte_timeout_us,
         )
+        if decision.sent and parsed.length != 0:
+            self._sink.want_body(True)
 
     def _refuse(self, decision: Decision) -> None:
         """Answer a decision that does not go on: a limit refused, or the credential proved nothing."""
@@ -272,7 +274,8 @@ class Exchange:
         """Keep the charge from here on; there is somewhere to write a body to."""
         if self._decision is not None and self._parsed is not None:
             self._decision.sent = True
-            if self._parsed.length != 0:
+            # A call on a connection that stands is sent while it is being made: there is nothing to write to yet.
+            if self._parsed.length != 0 and self._call is not None:
                 self._sink.want_body(True)
 
     def on_interim(self, status: int, headers: Headers) -> None:
