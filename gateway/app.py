@@ -8,17 +8,24 @@ who counts (telemetry), and the two apps that are served. Nothing is decided her
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from starlette.applications import Starlette
 
 from gateway.admin import Health, build_admin
 from gateway.admin.acts import act_routes
+from gateway.admin.reload import reload_routes
 from gateway.clock import Clock
-from gateway.config import Loaded
-from gateway.config.sections import ServerSection
+from gateway.config import Loaded, Settings
+from gateway.config.sections import ServerSection, UpstreamSection
+from gateway.errors import ConfigError, Fault
+from gateway.history.keeper import History
+from gateway.history.schema import history_path
 from gateway.identity.live import Identity
+from gateway.identity.resolver import CredentialResolver
 from gateway.pipeline import Pipeline
 from gateway.proxy.asgi import Proxy
 from gateway.proxy.canary import Canary
@@ -32,9 +39,12 @@ from gateway.stores.memory import Backstop
 from gateway.stores.usage import PolicyUse
 from gateway.telemetry import Telemetry
 from policies.kernels.fairshare import Shares
-from policies.policy import Mode
+from policies.policy import Mode, Sized
 
 __all__ = ["Gateway", "compose"]
+
+#: `[upstream]` under None, `[upstreams.NAME]` under its name.
+Sections = Mapping[str | None, UpstreamSection]
 
 
 class Gateway:
@@ -53,7 +63,20 @@ class Gateway:
         self.store = open_store(settings, policies, clock.now(), backstop)
         self.identity = Identity(settings, clock)
         self.acts = Acts(settings.store.path, clock)
-        self.pipeline = Pipeline(policies, self.identity.resolver, self.store, self.telemetry, clock, random.random)
+        self.history = History(
+            history_path(settings.store.path),
+            settings.store.max_keys,
+            clock,
+            lambda: self.pipeline.policies,
+            self._sized,
+        )
+        self.pipeline = Pipeline(
+            policies, self.identity.resolver, self.store, self.telemetry, clock, random.random, self.history.meter
+        )
+        #: Reads the configuration again; set by whoever knows where it comes from.
+        self.reload: Callable[[], tuple[Fault, ...]] = _nowhere
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closing: set[asyncio.Task[None]] = set()
         self.health = Health(settings, policies, self.telemetry, clock, map(str, loaded.warnings))
         self.admin = build_admin(
             settings,
@@ -62,8 +85,14 @@ class Gateway:
             self.health,
             clock,
             self.identity.jobs,
-            act_routes(self.acts, lambda: self.pipeline.policies, self.telemetry, clock),
+            [
+                *act_routes(self.acts, lambda: self.pipeline.policies, self.telemetry, clock),
+                *reload_routes(self._asked),
+            ],
+            self.history,
         )
+        self.telemetry.follow(self.history.offer)
+        self.history.tenants_now = self.telemetry.slot_now
         self._acted = self.acts.version
         self.pipeline.overlay = self.acts.over
         self.telemetry.each_second.append(lambda _now: self.acts.poll())
@@ -76,33 +105,73 @@ class Gateway:
         self._gauges()
         self._usage = PolicyUse(settings.store.path)
         self._canary = Canary(settings)
-        self.health.sources += [self.identity.warnings, self._usage.warnings, self.acts.warnings]
+        self.health.sources += [
+            self.identity.warnings, self._usage.warnings, self.acts.warnings, self.history.warnings,
+        ]  # fmt: skip
         self.health.unused = lambda: self._usage.unused
         self.identity.minutely += [self._note_use, lambda: self._canary.run(self.pipeline.policies)]
         self.telemetry.gauges.canary_ok = lambda: self._canary.found
 
     async def start(self) -> None:
         """Open the upstreams and serve; to be called on the data plane's loop."""
-        settings = self.settings
-        self._upstreams = {
-            None: Upstream("upstream", settings.upstream),
-            **{name: Upstream(name, section) for name, section in settings.upstreams.items()},
-        }
-        front = Front(
-            settings,
+        self._loop = asyncio.get_running_loop()
+        self._upstreams = {name: Upstream(name or "upstream", one) for name, one in _sections(self.settings).items()}
+        front = self._front()
+        self.endpoint.router.default = Proxy(front)
+        self.door = Door(front, limits_of(self.settings.server))
+        self.pipeline.resize(self.history.open())
+        self.history.start()
+        self.acts.poll()
+        self._follow_acts()
+        self.telemetry.start()
+        await self.identity.start()
+        self.health.started = True
+
+    def _front(self) -> Front:
+        return Front(
+            self.settings,
             self.pipeline.policies,
             self.pipeline,
             self._upstreams,
             self._clock,
             forwarder=self.telemetry.untrusted_forwarder,
         )
-        self.endpoint.router.default = Proxy(front)
-        self.door = Door(front, limits_of(settings.server))
-        self.acts.poll()
-        self._follow_acts()
-        self.telemetry.start()
-        await self.identity.start()
-        self.health.started = True
+
+    def adopt(self, loaded: Loaded, resolver: CredentialResolver) -> None:
+        """Go over to another configuration, between two requests; on the data plane's loop. Cannot fail half-way."""
+        had = _sections(self.settings)
+        settings = self.settings = loaded.settings
+        policies = replace(loaded.policies, sized=self.history.sized)
+        gone = self._adopt_upstreams(had, _sections(settings))
+        self.pipeline.reload(policies, resolver)
+        self.door.front.become(self._front())
+        self.door.post.limits = limits_of(settings.server)
+        self.identity.follow(resolver)
+        self.telemetry.reload(settings, self.pipeline.policies)
+        self.health.reload(settings, self.pipeline.policies, map(str, loaded.warnings))
+        self._canary = Canary(settings)
+        self.history.recompute()
+        for upstream in gone:
+            upstream.close()
+            task = asyncio.get_running_loop().create_task(upstream.wait_closed())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+    def _adopt_upstreams(self, had: Sections, wanted: Sections) -> list[Upstream]:
+        """Keep the pools whose sections stay as they are, open the others, and return those that nothing leads to."""
+        same = {name for name, section in wanted.items() if had.get(name) == section}
+        before = self._upstreams
+        opened = {name: Upstream(name or "upstream", section) for name, section in wanted.items() if name not in same}
+        self._upstreams = {name: before[name] for name in same} | opened
+        return [upstream for name, upstream in before.items() if name not in same]
+
+    def _asked(self) -> tuple[Fault, ...]:
+        return self.reload()
+
+    def _sized(self, sized: Mapping[str, Sized]) -> None:
+        """Take over new numbers, from the history's thread."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self.pipeline.resize, sized)
 
     def tick(self) -> None:
         """Do the next slice of what happens between requests."""
@@ -110,6 +179,8 @@ class Gateway:
         self.health.beat(now)
         self.store.tick(now)
         self.pipeline.tick(now)
+        self.telemetry.turn(now)
+        self.history.meter.turn(now)
         self._follow_acts()
 
     def drain(self) -> None:
@@ -126,6 +197,8 @@ class Gateway:
         self.identity.stop()
         self._note_use()
         self.telemetry.stop()
+        self.telemetry.keep(self._clock.now())
+        self.history.stop()
         self.acts.close()
 
     def _follow_acts(self) -> None:
@@ -146,6 +219,7 @@ class Gateway:
         gauges.store_up = lambda: True
         gauges.in_flight = lambda: self.pipeline.in_flight
         gauges.connections = self._connections
+        gauges.starved_keys = self.history.starved
         gauges.jwks_age_seconds = self.identity.ages_seconds
         if isinstance(shares := store.backstop, Shares):
             gauges.backstop_contended = lambda: shares.view(self._clock.now()).contended
@@ -154,6 +228,15 @@ class Gateway:
     def _connections(self) -> dict[str, int]:
         stats = [upstream.stats() for upstream in self._upstreams.values()]
         return {"caller": self.callers(), "upstream": sum(one.idle + one.active for one in stats)}
+
+
+def _sections(settings: Settings) -> Sections:
+    named: dict[str | None, UpstreamSection] = dict(settings.upstreams.items())
+    return {None: settings.upstream} | named
+
+
+def _nowhere() -> tuple[Fault, ...]:
+    raise ConfigError((Fault("-", "this gateway was not started from a file"),))
 
 
 def limits_of(server: ServerSection) -> Limits:

@@ -133,10 +133,11 @@ def _root(
 def serve(config: Config = _DEFAULT) -> int:
     """Serve until SIGTERM, then drain and leave."""
     loaded = _load(config)
+    from gateway.reload import Source  # noqa: PLC0415 - rule 3
     from gateway.serve import serve as serve_until_told  # noqa: PLC0415 - rule 3
 
     try:
-        return serve_until_told(loaded)
+        return serve_until_told(loaded, source=Source(config, dict(os.environ)))
     except ConfigError as error:
         _refuse(config, error)
 

@@ -8,6 +8,7 @@ Rules
 2. SIGTERM and SIGINT: readiness answers 503 at once, the listener stays open for `grace`, then closes, and what was
    accepted is answered within `drain_timeout`; exit code 0. A second SIGINT leaves at once.
 3. Whatever was forwarded is settled before the process ends.
+4. SIGHUP, a changed file and `POST /api/reload` are one and the same act (`reload.py`).
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from gateway.app import Gateway, compose
 from gateway.errors import GatewayError
 from gateway.proxy.lane import lane
+from gateway.reload import Reloader, Source
 from policies.units import SECOND
 
 if TYPE_CHECKING:
@@ -143,8 +145,10 @@ class _AdminThread(threading.Thread):
 class _Process:
     """One serving process: the data plane's loop, its ticks, and how it ends."""
 
-    def __init__(self, gateway: Gateway, data: socket.socket) -> None:
+    def __init__(self, gateway: Gateway, data: socket.socket, source: Source | None = None) -> None:
         self._gateway = gateway
+        self._source = source
+        self._reloader: Reloader
         self._socket = data
         self._server: Listener
         self._stopping: asyncio.Task[None] | None = None
@@ -153,18 +157,22 @@ class _Process:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_stop, number)
-        loop.add_signal_handler(signal.SIGHUP, self._on_reload)
         gateway = self._gateway
         await gateway.start()
         server = self._server = _listener(
             gateway.endpoint, lane(gateway.door), drain_us=gateway.settings.server.drain_timeout
         )
         gateway.callers = lambda: len(server.server_state.connections)
+        reloader = self._reloader = Reloader(gateway, self._source)
+        gateway.reload = reloader.reload
+        loop.add_signal_handler(signal.SIGHUP, reloader.asked)
+        reloader.start()
         ticks = loop.create_task(self._tick())
         try:
             await server.serve(sockets=[self._socket])
         finally:
             ticks.cancel()
+            reloader.stop()
             await self._gateway.stop()
 
     def _on_stop(self, number: int) -> None:
@@ -178,19 +186,16 @@ class _Process:
         await asyncio.sleep(self._gateway.settings.server.grace / SECOND)
         self._server.should_exit = True
 
-    def _on_reload(self) -> None:
-        _LOG.warning("SIGHUP: reload is not available yet; the configuration in force stays")
-
     async def _tick(self) -> None:
         while True:
             self._gateway.tick()
             await asyncio.sleep(TICK_SECONDS)
 
 
-def serve(loaded: Loaded, backstop: Backstop | None = None) -> int:
+def serve(loaded: Loaded, backstop: Backstop | None = None, source: Source | None = None) -> int:
     """Serve until a signal says otherwise. Returns 0 after the drain; raises GatewayError if it cannot start.
 
-    `backstop` replaces the fair shares, as the demo's negative control does.
+    `backstop` replaces the fair shares, as the demo's negative control does. `source` is where a reload reads from.
     """
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s: %(message)s")
     server = loaded.settings.server
@@ -207,7 +212,7 @@ def serve(loaded: Loaded, backstop: Backstop | None = None) -> int:
     sys.stderr.write(f"evenhand: serving on {server.listen}, admin on {server.admin}\n")
     sys.stderr.flush()
     try:
-        uvloop.run(_Process(gateway, data).run())
+        uvloop.run(_Process(gateway, data, source).run())
     finally:
         thread.stop()
     return 0

@@ -21,8 +21,10 @@ from gateway.admin.health import Health
 from gateway.admin.jobs import job_routes
 from gateway.admin.limits import key_quotas
 from gateway.admin.pages import Pages
+from gateway.admin.stored import Stored
 from gateway.clock import Clock
 from gateway.config import Settings
+from gateway.history.keeper import History
 from gateway.identity.jobs import JobRegistry
 from gateway.telemetry import Telemetry
 from policies.policy import PolicySet
@@ -38,16 +40,19 @@ def build_admin(
     clock: Clock,
     jobs: JobRegistry | None = None,
     more: Sequence[Route] = (),
+    history: History | None = None,
 ) -> Starlette:
     """Return the app of the admin listener. `policies` returns those in force now.
 
     `jobs` is the registry that `/api/jobs` writes to; without one there is no such path. `more`
     are routes that come before all others: the dashboard at `/`, acts.
 
+    `history` answers for stored series.
+
     Sets the gauge of key quotas, which nobody else knows.
     """
     keys = Keys(settings.server.admin_token.get_secret_value(), clock)
-    api = Api(telemetry, health, policies, clock)
+    api = Api(telemetry, health, policies, clock, None if history is None else Stored(history, clock))
     pages = Pages(telemetry, health, keys, clock)
     telemetry.gauges.key_quota = lambda: key_quotas(policies())
 

@@ -2,7 +2,7 @@
 
 Rules
 1. Figures come from `telemetry.tenants` as they are; this module only writes them.
-2. Stored series (`from`, `to`) belong to history; until there is one they are answered 501, never with other figures.
+2. Stored series (`from`, `to`) come from the history (`stored.py`); without one they are 503, never other figures.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.admin.answers import json_answer, json_list, problem_answer
+from gateway.admin.answers import json_answer, json_list
 from gateway.admin.health import Health
 from gateway.admin.limits import credential_rows, key_rows, policy_rows, quota_members, tenant_row
 from gateway.admin.paging import page
+from gateway.admin.stored import Stored
 from gateway.clock import Clock
 from gateway.telemetry import Telemetry
 from gateway.telemetry.figures import Figures
@@ -29,7 +30,15 @@ __all__ = ["Api"]
 class Api:
     """Endpoints over what telemetry knows and what `policies` returns now."""
 
-    def __init__(self, telemetry: Telemetry, health: Health, policies: Callable[[], PolicySet], clock: Clock) -> None:
+    def __init__(
+        self,
+        telemetry: Telemetry,
+        health: Health,
+        policies: Callable[[], PolicySet],
+        clock: Clock,
+        stored: Stored | None = None,
+    ) -> None:
+        self._stored = stored
         self._telemetry = telemetry
         self._health = health
         self._policies = policies
@@ -49,10 +58,11 @@ class Api:
         return Response(body, 200, {"cache-control": "no-store", "content-type": media_type})
 
     def fairness(self, request: Request) -> Response:
-        """`GET /api/fairness?window=&sort=&limit=&cursor=`."""
+        """`GET /api/fairness?window=&sort=&limit=&cursor=`, or `?from=&to=`."""
         query = request.query_params
-        if missing := _needs_history(request):
-            return missing
+        if Stored.asked(request):
+            stored, found = self._history().fairness(request)
+            return json_list(stored, "tenants", (row.as_row() for row in found))
         window = query.get("window", "5m")
         if window not in WINDOWS:
             raise HTTPException(400, f"window is one of {', '.join(WINDOWS)}")
@@ -82,13 +92,12 @@ class Api:
 
     def tenant(self, request: Request) -> Response:
         """`GET /api/tenants/{id}`; 404 for one that is neither listed nor counted."""
-        if missing := _needs_history(request):
-            return missing
         name = request.path_params["id"]
+        history = self._history().tenant(request, name) if Stored.asked(request) else None
         policies = self._policies()
         listed = policies.tenants.get(name)
         windows = self._telemetry.tenants.tenant(name, self._clock.now())
-        if listed is None and not any(row.offered or row.rejected for row in windows.values()):
+        if listed is None and history is None and not any(row.offered or row.rejected for row in windows.values()):
             raise HTTPException(404)
         return json_answer(
             {
@@ -97,9 +106,14 @@ class Api:
                 "limits": None if listed is None else tenant_row(policies, listed),
                 "credentials": [] if listed is None else list(credential_rows(policies, listed)),
                 "windows": {window: _detail(row) for window, row in windows.items()},
-                "history": None,
+                "history": history,
             }
         )
+
+    def _history(self) -> Stored:
+        if self._stored is None:
+            raise HTTPException(503, "This gateway keeps no history, so there are no stored series.")
+        return self._stored
 
 
 def _health(members: dict[str, object]) -> Response:
@@ -112,10 +126,3 @@ def _detail(row: Figures) -> dict[str, object]:
         "rejected": row.rejected,
         "shadow": row.shadow,
     }
-
-
-def _needs_history(request: Request) -> Response | None:
-    if "from" not in request.query_params and "to" not in request.query_params:
-        return None
-    detail = "Stored series (from, to) come with the history, which this version does not keep yet; ask for a window."
-    return problem_answer(request, 501, detail=detail)

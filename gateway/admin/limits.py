@@ -2,18 +2,21 @@
 
 Rules
 1. Quotas come from `policies.sizing`, which is what the planner asks; nothing is worked out a second time here.
-2. Keys are those of configured credentials. Keys that callers bring into being (addresses, projects, credentials that
-   only a token vouches for) are listed once per kind, with the quota that each of them has.
+2. Keys are those of configured credentials, and the projects and credentials of tokens that history knows. What else
+   callers bring into being is listed once per kind, with the quota that each of them has.
+3. A sized quota comes with where it is from: the same words and arithmetic as `evenhand explain`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from urllib.parse import unquote
 
+from gateway.history.provenance import members
 from gateway.telemetry.gauges import KeyQuota
 from policies.policy import CredentialRules, PolicySet, Quota, TenantRules
 from policies.request import ANONYMOUS, REJECTED, Kind, Principal
-from policies.sizing import Effective, effective_key, effective_tenant
+from policies.sizing import Effective, credential_rules, effective_key, effective_tenant
 
 __all__ = ["Row", "credential_rows", "key_quotas", "key_rows", "policy_rows", "quota_members", "tenant_row"]
 
@@ -31,9 +34,11 @@ def quota_members(quota: Quota | None) -> Row | None:
 
 
 def key_rows(policies: PolicySet) -> Iterator[Row]:
-    """Yield a row per key: configured credentials first, then each kind that callers bring into being."""
+    """Yield a row per key: configured ones, those that history knows, each kind that callers bring into being."""
     for tenant in policies.tenants.values():
         yield from credential_rows(policies, tenant)
+    for principal in _known(policies):
+        yield _key_row(policies, principal)
     for kind, owner in _BROUGHT.items():
         yield _key_row(policies, Principal(kind, owner, _EACH))
 
@@ -98,6 +103,17 @@ def _key_row(policies: PolicySet, principal: Principal, rules: CredentialRules |
     return row | _effective(effective_key(policies, principal))
 
 
+def _known(policies: PolicySet) -> Iterator[Principal]:
+    """Yield the keys that only history knows of: projects, and credentials that a token vouches for."""
+    for name in policies.sized:
+        parts = dict(part.partition("=")[::2] for part in name.split(","))
+        kind = Kind.JOB if "project" in parts else Kind.USER
+        credential = unquote(parts.get("project", parts.get("credential", "")))
+        principal = Principal(kind, unquote(parts["tenant"]), credential)
+        if credential and credential_rules(policies, principal) is None:
+            yield principal
+
+
 def _effective(effective: Effective | None) -> Row:
     if effective is None:
         return {"quota": None, "mode": None, "provenance": None}
@@ -105,4 +121,5 @@ def _effective(effective: Effective | None) -> Row:
         "quota": quota_members(effective.quota),
         "mode": effective.mode.value,
         "provenance": effective.provenance,
+        **({} if effective.sized is None else {"sizing": members(effective.sized)}),
     }

@@ -2,8 +2,8 @@
 
 Rules
 1. Every ten seconds are one transaction: all of them are there after a crash, or none.
-2. Kept: slots of 10 s for a day, five minutes for 90 days, hours for 30 days, what a day taught for as long as the same
-   day of the month is remembered, numbers for 400 days, a key for as long as any of these.
+2. Kept: slots of 10 s for a day, sums of five minutes and of days for 90 days, hours for 30 days, what a day taught for
+   as long as the same day of the month is remembered, numbers for 400 days, a key for as long as any of these.
 3. Keys are bounded by `max_keys`: what has no row gets none once the table is full, and is counted.
 """
 
@@ -152,7 +152,7 @@ class Books:
         return found
 
     def fold(self, five: int) -> None:
-        """Add the slots of a five minutes together, number `five`, over all keys."""
+        """Add the slots of a five minutes together, number `five`, over all keys, and them to their day. Once."""
         sums: dict[int, dict[int, int]] = {}
         rows = self.connection.execute(
             "SELECT key, counts FROM slot WHERE slot >= ? AND slot < ? AND counts IS NOT NULL",
@@ -165,6 +165,15 @@ class Books:
         self.connection.executemany(
             "INSERT OR REPLACE INTO five VALUES (?, ?, ?)",
             [(five, key, pack_counts(total)) for key, total in sorted(sums.items())],
+        )
+        day = five // 288
+        for key, counts in self.connection.execute("SELECT key, counts FROM total WHERE day = ?", (day,)):
+            if key in sums:
+                for meaning, count in unpack_counts(counts):
+                    sums[key][meaning] = sums[key].get(meaning, 0) + count
+        self.connection.executemany(
+            "INSERT OR REPLACE INTO total VALUES (?, ?, ?)",
+            [(day, key, pack_counts(total)) for key, total in sorted(sums.items())],
         )
 
     def slots_since(self, slot: int) -> Iterator[tuple[int, int, SlotPeak]]:
@@ -221,6 +230,7 @@ class Books:
         run, day = self.connection.execute, now // 86_400
         run("DELETE FROM slot WHERE slot < ?", (now // 10 - DAY_SLOTS,))
         run("DELETE FROM five WHERE slot < ?", (now // 300 - _FIVES_KEPT,))
+        run("DELETE FROM total WHERE day < ?", (day - 90,))
         run("DELETE FROM hours WHERE day < ?", (day - _HOURS_KEPT,))
         run("DELETE FROM day WHERE day < ?", (day - MEMORY_DAYS,))
         run(

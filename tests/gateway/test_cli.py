@@ -258,7 +258,7 @@ def test_completion_is_for_the_usual_shells(shell: str) -> None:
 def failing(error: BaseException) -> object:
     """Return a server that cannot start."""
 
-    def serve(loaded: object) -> int:
+    def serve(loaded: object, *, source: object) -> int:
         raise error
 
     return serve

@@ -132,10 +132,10 @@ async def test_what_cannot_be_obeyed_is_400_in_a_sentence(tmp_path: Path, query:
 @pytest.mark.parametrize(
     "path", ("/api/fairness?from=2033-05-18T03:35:00Z", "/api/tenants/acme?to=2033-05-18T03:35:00Z")
 )
-async def test_stored_series_are_answered_501_until_there_is_a_history(tmp_path: Path, path: str) -> None:
+async def test_stored_series_are_answered_503_where_there_is_no_history(tmp_path: Path, path: str) -> None:
     """Never with the figures of another time."""
     answer = await Served(tmp_path, TENANTS).ask(path)
-    assert answer.status_code == 501
+    assert answer.status_code == 503
     assert "history" in answer.json()["detail"]
 
 

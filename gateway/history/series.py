@@ -1,0 +1,185 @@
+"""Reading the stored series: who was offered what, and refused by which limit, between two instants.
+
+Rules
+1. Each question opens the file for itself, to read: any thread may ask, and nobody waits for the writer.
+2. A span is made of whole days, whole five minutes, and slots of ten seconds, the coarsest that fit: a quarter of a
+   year over a thousand tenants reads as many rows as a quarter has days. Slots are kept for a day, so older ends are
+   rounded outwards to five minutes.
+3. What was counted up to five seconds ago is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gateway.errors import GatewayError
+from gateway.history.books import DAY_SLOTS
+from gateway.history.packing import unpack_counts
+from gateway.history.schema import reader
+
+__all__ = ["DAYS", "Counted", "Part", "Point", "Series", "Span", "parts"]
+
+#: Days of series that are kept.
+DAYS = 90
+_SLOTS_PER_FIVE = 30
+_SLOTS_PER_DAY = 8640
+#: Longest spans, in seconds, that are shown by slots and by five minutes; longer ones by days.
+_FINE, _MEDIUM = 2 * 3600, 8 * 86_400
+
+#: (tally, limit) -> how often.
+Counted = dict[tuple[int, str], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From slot `first` up to, not including, slot `last`, both of ten seconds."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A run of rows of one table; `grain` is how many slots each row stands for."""
+
+    table: str
+    grain: int
+    first: int
+    last: int
+
+
+@dataclass(slots=True)
+class Point:
+    """One step of a series: when it begins (epoch seconds), and what was counted."""
+
+    at: int
+    counts: Counted = field(default_factory=dict)
+
+
+def rounded(start: int, end: int, now: int) -> Span:
+    """Return the span of two instants (epoch seconds), rounded outwards to what is still kept of them."""
+    fine = now // 10 - DAY_SLOTS + 1
+    first, last = start // 10, -(-end // 10)
+    if first < fine:
+        first = first // _SLOTS_PER_FIVE * _SLOTS_PER_FIVE
+    if last < fine:
+        last = -(-last // _SLOTS_PER_FIVE) * _SLOTS_PER_FIVE
+    return Span(first, max(last, first + 1))
+
+
+def parts(span: Span, folded: int, *, coarsest: int = _SLOTS_PER_DAY) -> Iterator[Part]:
+    """Cut a span into rows, no coarser than `coarsest` slots; five minutes below number `folded` are added up."""
+    tables = ((_SLOTS_PER_DAY, "total"), (_SLOTS_PER_FIVE, "five"), (1, "slot"))
+    at = span.first
+    while at < span.last:
+        for grain, table in tables:
+            ends = min(span.last, folded * _SLOTS_PER_FIVE) if grain > 1 else span.last
+            last = ends // grain
+            if grain <= coarsest and at % grain == 0 and last * grain > at:
+                if grain == 1:  # up to where a coarser grain may begin
+                    border = -(-(at + 1) // _SLOTS_PER_FIVE) * _SLOTS_PER_FIVE
+                    last = min(last, border) if coarsest > 1 and border <= folded * _SLOTS_PER_FIVE else last
+                elif grain == _SLOTS_PER_FIVE and coarsest > grain:
+                    last = min(last, -(-(at + 1) // _SLOTS_PER_DAY) * _SLOTS_PER_DAY // grain)
+                yield Part(table, grain, at // grain, last)
+                at = last * grain
+                break
+
+
+class Series:
+    """The stored series of one file. Raises GatewayError where there is nothing to read."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+
+    def tenants(self, start: int, end: int, now: int) -> tuple[Span, dict[str, Counted]]:
+        """Return what was counted of each tenant between two instants, and the span that this is true of."""
+        span = rounded(start, end, now)
+        with self._open() as connection:
+            meanings = _meanings(connection)
+            names = dict(connection.execute("SELECT id, tenant FROM key WHERE kind = 'tenant'"))
+            found: dict[int, dict[int, int]] = {}
+            for part in parts(span, _folded(connection)):
+                for _, key, counts in _rows(connection, part):
+                    if key in names:
+                        _add(found.setdefault(key, {}), counts)
+        return span, {names[key]: _named(counts, meanings) for key, counts in found.items()}
+
+    def tenant(
+        self, tenant: str, start: int, end: int, now: int
+    ) -> tuple[Span, int, dict[tuple[str, str], list[Point]]]:
+        """Return the span, its step in seconds, and by (kind, credential) the series of a tenant and of its keys."""
+        span = rounded(start, end, now)
+        length = 10 * (span.last - span.first)
+        step = 1 if length <= _FINE else _SLOTS_PER_FIVE if length <= _MEDIUM else _SLOTS_PER_DAY
+        found: dict[tuple[str, str], dict[int, dict[int, int]]] = {}
+        with self._open() as connection:
+            meanings = _meanings(connection)
+            rows = connection.execute("SELECT id, kind, credential FROM key WHERE tenant = ?", (tenant,))
+            keys = {number: (kind, credential) for number, kind, credential in rows}
+            for part in parts(span, _folded(connection), coarsest=step):
+                for place, key, counts in _rows_of(connection, part, keys):
+                    at = place * part.grain // step * step * 10
+                    _add(found.setdefault(keys[key], {}).setdefault(at, {}), counts)
+        return span, step * 10, {
+            name: [Point(at, _named(points[at], meanings)) for at in sorted(points)] for name, points in found.items()
+        }  # fmt: skip
+
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        if self._path is None:
+            raise GatewayError("the history of this process is kept in memory only, so there are no stored series")
+        try:
+            with contextlib.closing(reader(self._path)) as connection:
+                yield connection
+        except sqlite3.Error as error:
+            raise GatewayError(f"{self._path}: the history cannot be read: {error}") from error
+
+
+def _folded(connection: sqlite3.Connection) -> int:
+    row = connection.execute("SELECT value FROM meta WHERE name = 'five'").fetchone()
+    return int(row[0]) if row else 0
+
+
+def _meanings(connection: sqlite3.Connection) -> dict[int, tuple[int, str]]:
+    rows = connection.execute('SELECT id, tally, "limit" FROM meaning')
+    return {number: (tally, limit) for number, tally, limit in rows}
+
+
+_SPANS = {
+    "slot": "SELECT slot, key, counts FROM slot WHERE slot >= ? AND slot < ? AND counts IS NOT NULL",
+    "five": "SELECT slot, key, counts FROM five WHERE slot >= ? AND slot < ?",
+    "total": "SELECT day, key, counts FROM total WHERE day >= ? AND day < ?",
+}
+_POINTS = {
+    "slot": "SELECT slot, key, counts FROM slot WHERE slot = ? AND key = ? AND counts IS NOT NULL",
+    "five": "SELECT slot, key, counts FROM five WHERE slot = ? AND key = ?",
+    "total": "SELECT day, key, counts FROM total WHERE day = ? AND key = ?",
+}
+
+_Row = tuple[int, int, bytes]
+
+
+def _rows(connection: sqlite3.Connection, part: Part) -> Iterable[_Row]:
+    return connection.execute(_SPANS[part.table], (part.first, part.last))
+
+
+def _rows_of(connection: sqlite3.Connection, part: Part, keys: Iterable[int]) -> Iterator[_Row]:
+    """Look each row up by itself: a tenant's few among everybody's many."""
+    numbers = sorted(keys)
+    for place in range(part.first, part.last):
+        for key in numbers:
+            yield from connection.execute(_POINTS[part.table], (place, key))
+
+
+def _add(total: dict[int, int], counts: bytes) -> None:
+    for meaning, count in unpack_counts(counts):
+        total[meaning] = total.get(meaning, 0) + count
+
+
+def _named(counts: dict[int, int], meanings: dict[int, tuple[int, str]]) -> Counted:
+    return {meanings[meaning]: count for meaning, count in counts.items() if meaning in meanings}
