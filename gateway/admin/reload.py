@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from gateway.admin.answers import json_answer
 from gateway.errors import ConfigError, Fault
-from gateway.proxy.problems import problem
+from gateway.proxy.problems import BASE
 
 __all__ = ["reload_routes"]
 
@@ -27,12 +27,11 @@ def reload_routes(reload: Callable[[], tuple[Fault, ...]]) -> list[Route]:
         try:
             warnings = reload()
         except ConfigError as error:
-            kind = problem("configuration-rejected", 409)
             members = {
-                "type": kind.type_uri,
-                "title": kind.title,
+                "type": BASE + "configuration-rejected",
+                "title": "Configuration not reloaded",
                 "status": 409,
-                "detail": kind.detail,
+                "detail": "The file is wrong: what was in force stays.",
                 "errors": [{"path": fault.path, "message": fault.message} for fault in error.faults],
             }
             answer = json_answer(members, 409)

@@ -83,13 +83,12 @@ def connect(path: Path | None) -> sqlite3.Connection:
     """Open `path` to write, None for a history in memory. Raises sqlite3.Error if it is no file of ours."""
     connection = sqlite3.connect(":memory:" if path is None else path, isolation_level=None, check_same_thread=False)
     try:
+        _check(connection, path)
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("PRAGMA page_size = 8192")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA busy_timeout = 2000")
-        if path is not None and path.stat().st_size <= _CHECKED_BYTES:
-            _check(connection)
         migrate(connection)
     except BaseException:
         connection.close()
@@ -99,19 +98,20 @@ def connect(path: Path | None) -> sqlite3.Connection:
     return connection
 
 
-def _check(connection: sqlite3.Connection) -> None:
-    (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-    if verdict != "ok":
-        raise sqlite3.DatabaseError(verdict)
+def _check(connection: sqlite3.Connection, path: Path | None) -> None:
+    """Look without touching anything. Raises sqlite3.DatabaseError if this is no file for us."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version > VERSION:
+        raise sqlite3.DatabaseError(f"its schema is of version {version}, and {VERSION} is what this gateway knows")
+    if path is not None and path.stat().st_size <= _CHECKED_BYTES:
+        (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if verdict != "ok":
+            raise sqlite3.DatabaseError(verdict)
 
 
 def migrate(connection: sqlite3.Connection) -> None:
     """Bring the schema to VERSION, each step whole or not at all."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version > VERSION:
-        raise sqlite3.DatabaseError(
-            f"version {version} of the schema is newer than {VERSION}, which this gateway knows"
-        )
     for step in range(version, VERSION):
         connection.executescript(f"BEGIN; {_MIGRATIONS[step]} PRAGMA user_version = {step + 1}; COMMIT;")
 

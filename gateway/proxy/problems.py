@@ -44,7 +44,6 @@ _ALL = (
     Problem("not-found", 404, "Not found", "There is nothing here."),
     Problem("method-not-allowed", 405, "Method not allowed", "This method is not passed on.", closes=True),
     Problem("request-timeout", 408, "Request timeout", "The request took too long to arrive.", closes=True),
-    Problem("configuration-rejected", 409, "Configuration not reloaded", "The file is wrong: what was in force stays."),
     Problem("content-too-large", 413, "Content too large", "The request body is larger than is passed on."),
     Problem("uri-too-long", 414, "URI too long", "The request target is longer than is read.", closes=True),
     Problem("expectation-failed", 417, "Expectation failed", "The only expectation that is met is 100-continue."),
