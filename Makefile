@@ -52,7 +52,7 @@ bench-check: $(VENV)/.stamp  ## the same, failing where a target is missed
 	  test -z "$$missed" || { echo "missed:$$missed" >&2; exit 1; }
 
 soak: $(VENV)/.stamp  ## tests marked `soak` at their full size
-	$(BIN)/python -m pytest -m soak --soak $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m soak --soak -o faulthandler_timeout=3600 $(PYTEST_ARGS)
 
 fuzz: $(VENV)/.stamp  ## every property test with many more examples
 	$(BIN)/python -m pytest -m hypothesis --hypothesis-profile=fuzz $(PYTEST_ARGS)

@@ -31,7 +31,7 @@ from policies.classify import Classifier
 from policies.cost import UNMATCHED
 from policies.policy import Mode, PolicySet, Sized
 from policies.request import REJECTED, Kind, Principal, RequestFacts
-from policies.settle import corrections
+from policies.settle import corrections, own_outcome
 from policies.units import SECOND, Micros
 from policies.verdict import Outcome
 
@@ -163,7 +163,7 @@ class Pipeline:
         """Count a request that never reached a verdict. The decision comes back settled."""
         decision = self.undecided(facts or _NO_FACTS, request_id)
         decision.rejection = rejection
-        self.settle(decision, Outcome.REJECTED, rejection.status)
+        self.settle(decision, own_outcome(rejection.status), rejection.status)
         return decision
 
     def _silent(self, facts: RequestFacts, rejection: Rejection, request_id: str, posture: str) -> Decision:

@@ -1,10 +1,11 @@
-"""Outcome to corrections: what goes back when a request has ended.
+"""How a request that we answered ourselves is counted, and what goes back when one has ended.
 
 Rules
 1. A charge is kept once the request head was written to an upstream, and given back in full if it never was.
 2. A failed authentication is kept although it was never forwarded: the attempt is what its address is charged for.
 3. Seats go back exactly once, however the request ended.
 4. What was not taken is not given back.
+5. An answer of ours that names no limit is the service's failure (500, 502, 503, 504, 508) or else the caller's.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from policies.request import Kind
-from policies.verdict import Verdict
+from policies.verdict import Outcome, Verdict
 
-__all__ = ["Corrections", "corrections"]
+__all__ = ["Corrections", "corrections", "own_outcome"]
+
+_FAILURES = frozenset({500, 502, 503, 504, 508})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +38,8 @@ def corrections(verdict: Verdict | None, kind: Kind, *, sent: bool) -> Correctio
     if verdict is None or verdict.reading.refused:
         return _NOTHING
     return _RELEASE if sent or kind is Kind.REJECTED else _UNDO
+
+
+def own_outcome(status: int) -> Outcome:
+    """Return how an answer of ours is counted that names no limit."""
+    return Outcome.UPSTREAM_ERROR if status in _FAILURES else Outcome.REJECTED

@@ -33,6 +33,7 @@ from gateway.proxy.parse import Head, Parsed
 from gateway.proxy.sink import NOBODY, Sink
 from gateway.proxy.target import stripped
 from policies.request import RequestFacts
+from policies.settle import own_outcome
 from policies.verdict import Outcome, Reason
 
 __all__ = ["DISCARDED", "Exchange"]
@@ -246,7 +247,7 @@ class Exchange:
         if self._call is not None:
             self._call.cancel()
         told = self._say(rejection)
-        self._settle(Outcome.UPSTREAM_ERROR if rejection.status in {503, 508} else Outcome.REJECTED, told)
+        self._settle(own_outcome(rejection.status), told)
 
     def _turn_away(self, rejection: Rejection) -> None:
         """Answer a request of which nobody can tell what it asks, or from whom."""

@@ -249,6 +249,12 @@ def test_request_that_never_was_decided_is_counted_at_once(house: House, facts: 
         house.pipeline.settle(decision, Outcome.REJECTED, 413)
 
 
+def test_failure_of_our_own_before_the_verdict_is_an_upstream_error(house: House) -> None:
+    """A 500 is not what the caller did wrong."""
+    house.pipeline.reject(None, Rejection(500, "internal-error", ""), "id-3")
+    assert [(kept.outcome, kept.status) for kept in house.book.kept] == [(Outcome.UPSTREAM_ERROR, 500)]
+
+
 def test_exemption_ends_on_time() -> None:
     """An exempted request is marked until its exemption ends, and pays its ordinary quota from then on."""
     launch = Exemption("launch", Match(tenant="acme"), "launch", "sre", EPOCH + SECOND, multiplier=2.0)

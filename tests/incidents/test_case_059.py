@@ -13,6 +13,7 @@ from tests.wire.ledger import Ledger, balanced
 from tests.wire.origin import Origin
 from tests.wire.script import HANG
 from tests.wire.tokens import pat
+from tests.wire.waiting import until
 
 __all__: list[str] = []
 
@@ -45,9 +46,18 @@ ERRORS = {
     "bad token": Error(401, pat("nobody").token),
     "over quota": Error(429, token("spent"), tenant="spent", limit="key", retry=True),
     "zero quota": Error(429, token("zero"), tenant="zero", limit="key"),
+    "no seat": Error(429, token("seatless"), tenant="seatless", limit="concurrency", retry=True),
+    "tenant spent": Error(429, token("shared"), tenant="shared", limit="tenant", retry=True),
+    "policy": Error(429, token("plenty"), "/narrow", tenant="plenty", limit="narrow", retry=True),
+    "no connection": Error(503, token("plenty"), "/full", tenant="plenty", limit="connections", retry=True),
     "upstream down": Error(502, token("plenty"), "/down", tenant="plenty"),
     "upstream silent": Error(504, token("plenty"), "/slow", tenant="plenty"),
 }
+
+
+#: What is refused once one request was served, and while one is held.
+SPENT = {"over quota", "tenant spent", "policy"}
+HELD = {"no seat": "/hold", "no connection": "/full/hold"}
 
 
 @pytest.fixture(scope="module")
@@ -57,14 +67,23 @@ def gateway(tmp_path_factory: pytest.TempPathFactory, origin: Origin) -> Iterato
         "backstop": {"quota": "1000/s burst 1000"},
         "auth": {"rejected_quota": "1000/s burst 1000"},
         "server": {"max_body_bytes": "1KiB"},
-        "upstreams": {"down": {"url": f"http://127.0.0.1:{free_port()}"}},
+        "upstreams": {
+            "down": {"url": f"http://127.0.0.1:{free_port()}"},
+            "full": {"url": origin.address, "max_connections": 1, "connect_timeout": "50ms"},
+        },
+        "policies": [{"name": "narrow", "match": {"route": "narrow"}, "key": ["tenant"], "quota": "1/h burst 1"}],
         "routes": [
+            {"name": "full", "path": "/full/**", "upstream": "full"},
+            {"name": "full-itself", "path": "/full", "upstream": "full"},
+            {"name": "narrow", "path": "/narrow"},
             {"name": "down", "path": "/down", "upstream": "down"},
             {"name": "slow", "path": "/slow", "first_byte_timeout": "100ms"},
         ],
         "tenants": [
             tenant("spent", quota="1/h burst 1"),
             tenant("zero", quota="0/s"),
+            tenant("seatless", quota="1000/s burst 1000", concurrency=1),
+            tenant("shared", quota="1000/s burst 1000", entry={"quota": "1/h burst 1"}),
             tenant("plenty", quota="1000/s burst 1000"),
         ],
     }
@@ -118,6 +137,8 @@ def check(answer: Response, error: Error, method: str) -> None:
 @pytest.fixture(autouse=True)
 def _scripts(up: Origin) -> None:
     up.on("/slow", HANG)
+    up.on("/hold", HANG)
+    up.on("/full/hold", HANG)
 
 
 @pytest.mark.parametrize("name", ERRORS)
@@ -125,13 +146,18 @@ async def test_error_has_one_shape(gateway: Gateway, up: Origin, name: str) -> N
     """Whatever the error and the method: one schema, one framing, and a connection that goes on or says it ends."""
     error = ERRORS[name]
     async with balanced(gateway, up) as books:
-        if name == "over quota":
-            assert (await call(gateway.address, request(token=error.token))).status == 200
-            books.sent("spent")
-        for method in METHODS:
-            body = b"some" if method == "POST" else None
-            octets = request(method, error.target, token=error.token, fields=error.fields, body=body)
-            check(await provoke(gateway, books, error, method, octets), error, method)
+        if name in SPENT:
+            assert (await call(gateway.address, request(target=error.target, token=error.token))).status == 200
+            books.sent(error.tenant or "")
+        async with await Caller.connect(gateway.address) as holder:
+            if name in HELD:
+                await holder.send(request(target=HELD[name], token=error.token))
+                await until(lambda: up.seen, "it is held")
+                books.sent(error.tenant or "")
+            for method in METHODS:
+                body = b"some" if method == "POST" else None
+                octets = request(method, error.target, token=error.token, fields=error.fields, body=body)
+                check(await provoke(gateway, books, error, method, octets), error, method)
 
 
 @pytest.mark.parametrize("name", ["bad token", "zero quota"])
@@ -160,12 +186,14 @@ async def test_method_that_is_not_passed_on(gateway: Gateway, up: Origin, method
         b"GET / HTTP/1.1\r\n\r\n",
         b"GET / HTTP/1.1\nHost: a\n\n",
         b"GET /\r\n\r\n",
+        b"BREW / HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"get / HTTP/1.1\r\nHost: a\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
         b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     ],
 )
 async def test_malformed_octets(gateway: Gateway, up: Origin, octets: bytes) -> None:
-    """What is not a request is 400, in the same shape, and closes the connection."""
+    """What is not a request, or asks for what no parser knows, is 400, in the same shape, and closes the connection."""
     error = Error(400, None)
     async with balanced(gateway, up) as books:
         answer = await provoke(gateway, books, error, "GET", octets)

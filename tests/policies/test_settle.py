@@ -9,8 +9,8 @@ from policies.charge import Reading, Refusal
 from policies.cost import UNMATCHED, cost_of, route_name
 from policies.policy import Route
 from policies.request import Class, Kind
-from policies.settle import Corrections, corrections
-from policies.verdict import Verdict
+from policies.settle import Corrections, corrections, own_outcome
+from policies.verdict import Outcome, Verdict
 from tests.policies.documents import policy_set, user
 
 __all__: list[str] = []
@@ -36,6 +36,14 @@ def test_corrections(reading: Reading | None, kind: Kind, sent: bool, expected: 
     plan = Planner(policy_set()).plan(user(), Class.INTERACTIVE, UNMATCHED, "")
     verdict = None if reading is None else Verdict(plan, reading, 0)
     assert corrections(verdict, kind, sent=sent) == expected
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 504, 508])
+def test_failure_of_the_service_is_no_fault_of_the_caller(status: int) -> None:
+    """Contract, section 7: these are upstream errors; what no status stands for (0) is rejected like all others."""
+    assert own_outcome(status) is Outcome.UPSTREAM_ERROR
+    others = {0, 400, 401, 403, 404, 405, 408, 413, 414, 417, 421, 431, 501, 505}
+    assert {own_outcome(other) for other in others} == {Outcome.REJECTED}
 
 
 def test_cost_is_the_routes_or_one() -> None:

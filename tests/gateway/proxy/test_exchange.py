@@ -379,7 +379,7 @@ def test_a_bug_before_the_decision(house: House, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(Parser if stage == "parse" else Pipeline, stage, broken)
     told = house.ask(head("/"))
     assert (told.status, len(told.field("x-request-id") or "")) == (500, 26)
-    assert house.books.ends == [("rejected", 500, "")]
+    assert house.books.ends == [("upstream_error", 500, "")]
 
 
 def test_a_bug_while_the_end_is_counted(house: House, monkeypatch: pytest.MonkeyPatch) -> None:

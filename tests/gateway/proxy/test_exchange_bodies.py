@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gateway.ports import Rejection
-from gateway.proxy.exchange import DISCARDED
-from tests.gateway.proxy.house import House, head, write
+from gateway.proxy.exchange import DISCARDED, Exchange
+from tests.gateway.proxy.house import House, Told, head, write
 
 
 @pytest.fixture
@@ -41,6 +41,21 @@ def test_case_091_a_body_streams(house: House) -> None:
     assert (bytes(call.body), call.did) == (b"abcdef", ["finish"])
     call.respond()
     assert house.books.ends == [("served", 200, "")]
+
+
+def test_a_body_that_is_delivered_where_it_is_asked_for(house: House) -> None:
+    """A server that has the body already gives it while it is asked for, on a kept connection: not an octet is lost."""
+    told = Told()
+    exchange = Exchange(house.front, head("/", "POST", content_length="3"), told)
+
+    def deliver(wanted: bool) -> None:
+        if wanted:
+            exchange.body(b"abc")
+            exchange.body_end()
+
+    told.want_body = deliver  # type: ignore[method-assign] # a server in one line
+    exchange.begin()
+    assert (bytes(house.call.body), house.call.did) == (b"abc", ["finish"])
 
 
 def test_a_chunked_body(house: House) -> None:

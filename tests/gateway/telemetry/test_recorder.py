@@ -35,7 +35,7 @@ def test_telemetry_is_a_recorder_and_stops_without_having_started(tmp_path: Path
     record.record(Event().decision(), START)
     for log in ("off", str(tmp_path / "x.log")):
         loaded = configured(tmp_path, log=log)
-        Telemetry(loaded.settings, loaded.policies, record.tenants._clock).stop()  # type: ignore[attr-defined]
+        Telemetry(loaded.settings, loaded.policies, record.tenants._clock).stop()  # type: ignore[attr-defined] # it is a Telemetry
 
 
 def test_a_reload_lists_new_tenants_and_modes(tmp_path: Path) -> None:
