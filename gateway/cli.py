@@ -12,11 +12,12 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+from urllib.parse import unquote
 
 import typer
 
@@ -169,6 +170,33 @@ def inventory(config: Config = _DEFAULT) -> None:
     now = Clock().wall()
     unused = PolicyUse(loaded.settings.store.path).read([policy.name for policy in loaded.policies.policies], now)
     sys.stdout.write(f"{listed(loaded, now, unused)}\n")
+
+
+@app.command()
+def explain(
+    name: Annotated[str, typer.Argument(metavar="TENANT[/CREDENTIAL]", help="Whose; ids percent-encoded.")],
+    as_of: Annotated[str, typer.Option("--as-of", metavar="DATE", help="As it was on a day: 2026-04-01.")] = "",
+    config: Config = _DEFAULT,
+) -> None:
+    """Say what a tenant or credential may spend, and where that number came from."""
+    from gateway.config.values import parse_id  # noqa: PLC0415 - rule 3
+    from gateway.history.explain import explain as explained  # noqa: PLC0415 - rule 3
+    from gateway.history.schema import history_path  # noqa: PLC0415 - rule 3
+
+    tenant, slash, credential = name.partition("/")
+    names = [_parsed("TENANT[/CREDENTIAL]", parse_id, unquote(part)) for part in (tenant, credential)[: 1 + len(slash)]]
+    day = _parsed("--as-of", _day, as_of) if as_of else None
+    loaded = _load(config)
+    path = history_path(loaded.settings.store.path)
+    sys.stdout.write(f"{explained(loaded.policies, path, names[0], "".join(names[1:]), day)}\n")
+
+
+def _day(text: object) -> int:
+    """Return the days since the epoch of 2026-04-01."""
+    try:
+        return (date.fromisoformat(str(text)) - date(1970, 1, 1)).days
+    except ValueError:
+        raise ValueError(f"expected a date such as 2026-04-01, found {text}") from None
 
 
 @app.command()

@@ -122,12 +122,17 @@ def summarise(number: int, hours: Iterable[Hour]) -> Day:
             continue
         # Two of the seconds may be freaks; the third is a habit.
         seconds = sorted((second for _, second in hour.slots), reverse=True)
-        top = Peak(hour.slots[0][0], hour.number, hour.slots[0][1])
+        top = Peak(_short(hour.slots[0][0]), hour.number, _short(hour.slots[0][1]))
         (held_top if hour.censored else free_top).append(top)
         if len(hour.slots) >= SUSTAINED:
-            sustained = Peak(hour.slots[SUSTAINED - 1][0], hour.number, seconds[TOP - SUSTAINED])
+            sustained = Peak(_short(hour.slots[SUSTAINED - 1][0]), hour.number, _short(seconds[TOP - SUSTAINED]))
             (held if hour.censored else free).append(sustained)
     return Day(number, max(free), max(free_top), max(held), max(held_top), censored, own, offered)
+
+
+def _short(number: float) -> float:
+    """Return a measured number in as many digits as are shown: what is stored in few bits shows none of it."""
+    return float(f"{number:.{_DIGITS}g}")
 
 
 def same_day(day: int, today: int) -> bool:

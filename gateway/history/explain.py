@@ -1,0 +1,132 @@
+"""`evenhand explain`: the effective quota of a key or tenant, and where it came from.
+
+Rules
+1. What is said is what the planner asks: `policies.sizing` over the numbers in force on the day.
+2. The terms are those that were written when the number was made, and add up to it.
+3. A file that is not there is no error: then nothing has a past yet.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from gateway.errors import GatewayError
+from gateway.history.books import Identity, tenant_identity
+from gateway.history.provenance import date_of, paragraph, read, spelt
+from gateway.history.schema import reader
+from policies.policy import Mode, PolicySet, Sized
+from policies.request import Kind, Principal
+from policies.sizing import Effective, credential_rules, effective_key, effective_tenant
+from policies.sizing_past import NANO
+
+__all__ = ["explain"]
+
+_FROM = {
+    "configured": "as gateway.toml says",
+    "sized": "sized from its own past",
+    "inherited": "its tenant's, until it has a past of its own",
+    "initial": "[sizing] initial, until it has `learn` of history",
+}
+
+
+def explain(policies: PolicySet, path: Path, tenant: str, credential: str = "", day: int | None = None) -> str:
+    """Return what there is to say as of `day` (days since the epoch), or now. Raises GatewayError for unknown names."""
+    past = _Past(path, day)
+    tenant_name = tenant_identity(tenant)
+    identities = _candidates(tenant, credential) if credential else [tenant_name]
+    known = {one.name: sized for one in (*identities, tenant_name) if (sized := past.number(one)) is not None}
+    identity = next((one for one in identities if one.name in known), identities[0])
+    if not _listed(policies, tenant, credential) and not past.seen(identity):
+        raise GatewayError(f"{_label(tenant, credential)}: neither configured nor seen")
+    policies = replace(policies, sized=known)
+    if credential:
+        lines = list(_said(effective_key(policies, identity.principal()), known.get(identity.name)))
+    else:
+        effective = effective_tenant(policies, identity.principal())
+        lines = list(_said(effective, known.get(identity.name)))
+        lines += _credentials(policies, past, tenant)
+    asof = "" if day is None else f", as of {date_of(day)}"
+    return "\n".join([f"{_label(tenant, credential)}{asof}: {lines[0]}", *lines[1:]])
+
+
+class _Past:
+    """The file, asked for a few names; without one everything is unknown."""
+
+    def __init__(self, path: Path, day: int | None) -> None:
+        self._path = path
+        self._day = 2**31 if day is None else day
+
+    def number(self, identity: Identity) -> Sized | None:
+        row = self._row(
+            "SELECT step.sized FROM step JOIN key ON key.id = step.key WHERE key.name = ? AND step.day <= ? "
+            "ORDER BY step.day DESC LIMIT 1",
+            (identity.name, self._day),
+        )
+        return None if row is None else read(row)
+
+    def seen(self, identity: Identity) -> bool:
+        return self._row("SELECT name FROM key WHERE name = ?", (identity.name,)) is not None
+
+    def _row(self, query: str, values: tuple[object, ...]) -> str | None:
+        if not self._path.exists():
+            return None
+        with contextlib.closing(reader(self._path)) as connection:
+            row = connection.execute(query, values).fetchone()
+        return None if row is None else str(row[0])
+
+
+def _candidates(tenant: str, credential: str) -> list[Identity]:
+    return [Identity.of(Principal(kind, tenant, credential)) for kind in (Kind.USER, Kind.JOB)]
+
+
+def _listed(policies: PolicySet, tenant: str, credential: str) -> bool:
+    if not credential:
+        return tenant in policies.tenants
+    return credential_rules(policies, Principal(Kind.USER, tenant, credential)) is not None
+
+
+def _label(tenant: str, credential: str) -> str:
+    return f"{tenant}/{credential}" if credential else tenant
+
+
+def _said(effective: Effective | None, sized: Sized | None) -> Iterator[str]:
+    """Yield the number in one line, then why, then the arithmetic."""
+    if effective is None:
+        yield "no bucket of its own; its credentials have theirs, and the fair share is by its weight."
+    else:
+        mode = "enforced" if effective.mode is Mode.ENFORCE else "in shadow: counted, not enforced"
+        yield f"{spelt(effective.quota)}, {mode}; {_FROM[effective.provenance]}."
+    if sized is None:
+        return
+    if effective is None or effective.provenance == "configured":
+        yield ""
+        yield "Were it sized, this would hold:"
+    yield ""
+    yield paragraph(sized)
+    yield ""
+    yield from _arithmetic(sized)
+
+
+def _arithmetic(sized: Sized) -> Iterator[str]:
+    rows = [(term.name, f"{term.delta / NANO:+.10g}", term.detail) for term in sized.terms]
+    widths = [max((len(row[column]) for row in rows), default=0) for column in (0, 1)]
+    for name, delta, detail in rows:
+        yield f"  {name.ljust(widths[0])}  {delta.rjust(widths[1])}  {detail}"
+    total = sum(term.delta for term in sized.terms)
+    yield f"  = {total / NANO:.10g} request units per second, burst {sized.next_quota.burst:g}"
+
+
+def _credentials(policies: PolicySet, past: _Past, tenant: str) -> Iterator[str]:
+    rules = policies.tenants.get(tenant)
+    if rules is None or not rules.credentials:
+        return
+    yield ""
+    for name in rules.credentials:
+        identity = Identity.of(Principal(Kind.USER, tenant, name))
+        sized = past.number(identity)
+        known = dict(policies.sized) if sized is None else {**policies.sized, identity.name: sized}
+        effective = effective_key(replace(policies, sized=known), identity.principal())
+        yield f"  {_label(tenant, name)}: {next(_said(effective, None))}"
