@@ -188,7 +188,8 @@ def explain(
     day = _parsed("--as-of", _day, as_of) if as_of else None
     loaded = _load(config)
     path = history_path(loaded.settings.store.path)
-    sys.stdout.write(f"{explained(loaded.policies, path, names[0], "".join(names[1:]), day)}\n")
+    text = explained(loaded.policies, path, names[0], "".join(names[1:]), day)
+    sys.stdout.write(f"{text}\n")
 
 
 def _day(text: object) -> int:
