@@ -21,6 +21,8 @@ from gateway.config import Loaded, Settings
 from gateway.config.inventory import counts, exemptions, standings
 from gateway.telemetry import Telemetry
 from policies.policy import Mode, PolicySet
+from policies.request import Kind, Principal
+from policies.sizing import effective_key
 from policies.units import SECOND, Micros
 
 __all__ = ["STALLED", "Health"]
@@ -129,6 +131,10 @@ def _in_shadow(policies: PolicySet) -> Iterator[str]:
             yield f"policy {policy.name}"
         elif policy.mode is Mode.ENFORCE and policy.percent < 100:
             yield f"policy {policy.name}, for {100 - policy.percent:g} % of its keys"
-    sized = sum(one.quota is None for tenant in policies.tenants.values() for one in tenant.credentials.values())
+    sized = sum(
+        effective_key(policies, Principal(Kind.USER, tenant.id, one.id)).mode is Mode.SHADOW
+        for tenant in policies.tenants.values()
+        for one in tenant.credentials.values()
+    )
     if sized:
         yield f"the sized quotas of {sized} credentials, until they are learnt"

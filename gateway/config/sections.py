@@ -197,9 +197,11 @@ class SizingSection(Table):
     max_shrink_per_day: Annotated[float, real(0, 1, above=True)] = option(0.9, doc="Most it shrinks in a day")
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
-        """Slots have a length and fit into the window."""
-        if not 1_000_000 <= self.peak_interval <= self.window:
-            yield "peak_interval", "expected a duration from 1s to window, found one outside"
+        """Slots are counted in tens of seconds, and half an hour holds at least one; a window holds days."""
+        if self.peak_interval % 10_000_000 or not 10_000_000 <= self.peak_interval <= 1800_000_000:
+            yield "peak_interval", "expected a multiple of 10s up to 30m, found another duration"
+        if not 86_400_000_000 <= self.window <= 400 * 86_400_000_000:
+            yield "window", "expected a duration from 1d to 400d, found one outside"
 
 
 class RefusalSection(Table):

@@ -202,10 +202,10 @@ class Books:
         )
         return [(number, first, Identity(*rest)) for number, first, *rest in rows]
 
-    def days(self, key: int, today: int) -> list[Day]:
-        """Return what each day has taught that can still count."""
+    def days(self, key: int, today: int, window: int = 0) -> list[Day]:
+        """Return what each day has taught that can still count, in a window of so many days."""
         rows = self.connection.execute(
-            "SELECT day, summary FROM day WHERE key = ? AND day >= ?", (key, today - MEMORY_DAYS)
+            "SELECT day, summary FROM day WHERE key = ? AND day >= ?", (key, today - max(MEMORY_DAYS, window))
         )
         return [unpack_day(day, summary) for day, summary in rows]
 
@@ -225,14 +225,17 @@ class Books:
         """Keep a number with its provenance; the same day's is replaced."""
         self.connection.execute("INSERT OR REPLACE INTO step VALUES (?, ?, ?, ?, ?)", (key, *step, sized))
 
-    def purge(self, now: int, listed: Iterable[str]) -> None:
-        """Drop what is older than it is kept, from `now` (epoch seconds); `listed` are names that stay."""
+    def purge(self, now: int, listed: Iterable[str], window: int = 0) -> None:
+        """Drop what is older than it is kept, from `now` (epoch seconds); `listed` are names that stay.
+
+        `window` is how many days count: what they taught stays as long.
+        """
         run, day = self.connection.execute, now // 86_400
         run("DELETE FROM slot WHERE slot < ?", (now // 10 - DAY_SLOTS,))
         run("DELETE FROM five WHERE slot < ?", (now // 300 - _FIVES_KEPT,))
         run("DELETE FROM total WHERE day < ?", (day - 90,))
         run("DELETE FROM hours WHERE day < ?", (day - _HOURS_KEPT,))
-        run("DELETE FROM day WHERE day < ?", (day - MEMORY_DAYS,))
+        run("DELETE FROM day WHERE day < ?", (day - max(MEMORY_DAYS, window),))
         run(
             "DELETE FROM step WHERE day < ? "
             "AND EXISTS (SELECT 1 FROM step later WHERE later.key = step.key AND later.day > step.day)",

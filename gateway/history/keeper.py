@@ -29,6 +29,7 @@ from gateway.history.sizer import known, resize
 from policies.policy import PolicySet, Sized
 from policies.request import key_name
 from policies.sizing import effective_key, effective_tenant
+from policies.sizing_past import DAY_US
 from policies.units import SECOND
 
 __all__ = ["History", "TenantSlot"]
@@ -227,7 +228,7 @@ class History:
 
     def _finish(self, now: int) -> None:
         self._books.note("day", _day(now))
-        self._books.purge(now, self._listed())
+        self._books.purge(now, self._listed(), -(-self._policies().sizing.window_us // DAY_US))
         self._sized, self._fresh, self._starved = self._fresh, {}, self._hungry
         self._apply(self._sized)
         flagged, starved = sum(one.flagged for one in self._sized.values()), self._starved

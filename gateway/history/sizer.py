@@ -33,13 +33,14 @@ def known(books: Books) -> dict[str, Sized]:
 def resize(books: Books, policies: PolicySet, today: int) -> Iterator[tuple[Identity, Sized]]:
     """Yield every key with its number of `today`, and keep those that changed."""
     dearest = max((route.cost for route in policies.routes), default=1.0)
+    window = -(-policies.sizing.window_us // DAY_US)
     tenants: dict[str, tuple[int, list[Step]]] = {}
     for number, first_day, identity in books.identities():
         steps = books.steps(number)
         start = None
         if identity.credential:
             start = _start(policies, first_day, tenants.get(identity.tenant))
-        past = Past(books.days(number, today), steps, first_day, start, start is not None)
+        past = Past(books.days(number, today, window), steps, first_day, start, start is not None)
         sized = size(policies.sizing, policies.backstop, past, today, dearest)
         _keep(books, number, sized)
         if not identity.credential:
