@@ -7,11 +7,15 @@ PYTHON ?= $(firstword $(foreach v,3.11 3.12 3.13 3.14,$(shell command -v python$
 PYTEST_ARGS ?=
 # Groups come from pyproject.toml; `pip install --group` is as old as pip 25.1.
 GROUPS := test check bench
-# Every module of loadtest/bench is a programme that prints its figures and exits 1 where it misses its targets.
-BENCHES := $(patsubst loadtest/bench/%.py,loadtest.bench.%,$(filter-out %/__init__.py,$(wildcard loadtest/bench/*.py)))
+# Every module of loadtest/bench is a programme that prints its figures and exits 1 where it misses its targets; these
+# are the cheap ones.
+BENCHES := $(patsubst loadtest/bench/%.py,loadtest.bench.%,$(filter-out %/__init__.py %/proxied.py %/instructions.py,\
+  $(wildcard loadtest/bench/*.py)))
+COMPILED := build/compiled
+SOURCES := $(shell find gateway policies -name '*.py')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench bench-check soak fuzz clean
+.PHONY: help demo test check format compiled bench bench-check soak fuzz clean
 
 help:  ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -44,17 +48,29 @@ format: $(VENV)/.stamp  ## let ruff rewrite what it can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(VENV)/.stamp  ## cost of a decision, of a key and of a proxied request
-	@for bench in $(BENCHES); do echo "== $$bench"; $(BIN)/python -m $$bench || true; done
+compiled: $(COMPILED)/.stamp  ## the hot path as extension modules, in build/compiled (needs a C compiler)
 
-bench-check: $(VENV)/.stamp  ## the same, failing where a target is missed
+$(COMPILED)/.stamp: $(VENV)/.stamp hatch_build.py $(SOURCES)
+	@rm -rf $(COMPILED)
+	HATCH_BUILD_HOOK_ENABLE_CUSTOM=1 $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation \
+	  --target $(COMPILED) .
+	@touch $@
+
+bench: $(VENV)/.stamp  ## cost of a decision, of a key, and of a request beside the peers (QUICK=1: 2 minutes)
+	@$(MAKE) --silent compiled || echo "not compiled: measured in pure Python alone"
+	@for bench in $(BENCHES); do echo "== $$bench"; $(BIN)/python -m $$bench || true; done
+	@echo "== loadtest.bench.proxied"; $(BIN)/python -m loadtest.bench.proxied $(if $(QUICK),--quick) || true
+
+bench-check: $(VENV)/.stamp  ## instructions a request against the committed baseline, and cheap targets
 	@missed=; for bench in $(BENCHES); do echo "== $$bench"; $(BIN)/python -m $$bench || missed="$$missed $$bench"; done; \
+	  echo "== instructions"; $(BIN)/python -m loadtest.bench.instructions || missed="$$missed instructions"; \
 	  test -z "$$missed" || { echo "missed:$$missed" >&2; exit 1; }
 
 soak: $(VENV)/.stamp  ## tests marked `soak` at their full size
 	$(BIN)/python -m pytest -m soak --soak -o faulthandler_timeout=3600 $(PYTEST_ARGS)
 
-fuzz: $(VENV)/.stamp  ## every property test with many more examples
+fuzz: $(VENV)/.stamp  ## a million inputs through every parser; every property test with many more examples
+	$(BIN)/python -m loadtest.fuzz --inputs 1000000
 	$(BIN)/python -m pytest -m hypothesis --hypothesis-profile=fuzz $(PYTEST_ARGS)
 
 clean:  ## remove what was made
