@@ -13,8 +13,8 @@ _WORDS = (
     b"..", b"/", b"//", b"?", b"#", b".", b"a.b.c", b"eyJ", b"{}", b'{"', b"null", b"evh_pat_", b"evh_job_",
     b"Bearer ", b"Basic ", b"for=", b"127.0.0.1", b"::1", b"[::1]:1", b"::ffff:1.2.3.4", b"999.1.1.1", b"unknown",
     b"_x", b"chunked", b"gzip", b"100-continue", b"websocket", b"q=0", b"*/*", b"interactive", b"batch", b"\xff",
-    b"\xc3\x28", b"\xed\xa0\x80", b"-1", b"0", b"99999999999999999999", b"1e999", b"NaN", b"\xe2\x80\xae", b"transfer-encoding",
-    b"content-length",
+    b"\xc3\x28", b"\xed\xa0\x80", b"-1", b"0", b"99999999999999999999", b"1e999", b"NaN", b"\xe2\x80\xae",
+    b"transfer-encoding", b"content-length",
 )  # fmt: skip
 _LONGEST = 4096
 
