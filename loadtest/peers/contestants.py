@@ -4,6 +4,7 @@ Rules
 1. Nobody is tuned against anybody: one worker each, kept connections to the origin, a limit keyed by credential where
    the peer has one, no access log.
 2. A peer that is not installed is named as missing, never silently left out.
+3. Ours is what `make compiled` built, beside the same in pure Python.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ __all__ = ["CONTESTANTS", "Contestant", "Running", "free_port", "start", "start_
 
 _HERE = Path(__file__).parent
 _ROOT = _HERE.parents[1]
+_COMPILED = _ROOT / "build" / "compiled"
 _START_SECONDS = 60.0
 
 #: Makes the command that serves, from its folder, its port and the origin's.
@@ -33,23 +35,24 @@ Command = Callable[[Path, int, int], list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """One way to serve. `binary` must be on the path, beside this interpreter, or in $BENCH_PATH; `""` is our own."""
+    """One way to serve. `binary` is looked for in $BENCH_PATH, beside this interpreter and on the path.
+
+    Without a binary it is Python; `tree` is where the gateway is imported from, and missing if it is not there.
+    """
 
     name: str
     binary: str
     command: Command
     version: tuple[str, ...] = ()
     environ: dict[str, str] = field(default_factory=dict)
+    tree: Path = _ROOT
 
     def path(self) -> str | None:
-        """Return where its binary is, or None if it is not installed."""
-        places = [
-            os.environ.get("BENCH_PATH", ""),
-            str(Path(sys.executable).parent),
-            os.environ.get("PATH", ""),
-            "/usr/sbin",
-        ]
-        return sys.executable if not self.binary else shutil.which(self.binary, path=":".join(filter(None, places)))
+        """Return the binary that runs, or None if it is not installed."""
+        if not self.binary:
+            return sys.executable if self.tree.exists() else None
+        places = (os.environ.get("BENCH_PATH"), str(Path(sys.executable).parent), os.environ.get("PATH"), "/usr/sbin")
+        return shutil.which(self.binary, path=":".join(filter(None, places)))
 
 
 @dataclass(slots=True)
@@ -134,10 +137,11 @@ def _naive(_folder: Path, listen: int, upstream: int) -> list[str]:
 
 
 CONTESTANTS = (
-    Contestant("evenhand", "", _evenhand(1)),
-    Contestant("evenhand, 10,000 tenants", "", _evenhand(10_000)),
-    Contestant("evenhand as ASGI app", "", _shell("pool")),
-    Contestant("evenhand as ASGI app, aiohttp", "", _shell("aiohttp")),
+    Contestant("evenhand", "", _evenhand(1), tree=_COMPILED),
+    Contestant("evenhand, 10,000 tenants", "", _evenhand(10_000), tree=_COMPILED),
+    Contestant("evenhand as ASGI app", "", _shell("pool"), tree=_COMPILED),
+    Contestant("evenhand as ASGI app, aiohttp", "", _shell("aiohttp"), tree=_COMPILED),
+    Contestant("evenhand, pure Python", "", _evenhand(1)),
     Contestant("nginx", "nginx", _nginx, ("-v",)),
     Contestant("haproxy", "haproxy", _haproxy, ("-v",)),
     Contestant("envoy", "envoy", _envoy(0), ("--version",)),
@@ -172,14 +176,16 @@ def start(contestant: Contestant, folder: Path, origin: int, cpu: int | None) ->
     binary = contestant.path()
     if contestant.binary and binary is not None:
         command[0] = binary
-    return _up(contestant.name, command, folder, port, cpu, contestant.environ)
+    environ = {**contestant.environ, "PYTHONPATH": f"{contestant.tree}:{_ROOT}"}
+    return _up(contestant.name, command, folder, port, cpu, environ)
 
 
 def start_origin(folder: Path, cpu: int | None) -> Running:
     """Start the origin."""
     folder.mkdir(parents=True)
     port = free_port()
-    return _up("origin", [sys.executable, "-m", "loadtest.peers.origin", str(port)], folder, port, cpu, {})
+    command = [sys.executable, "-m", "loadtest.peers.origin", str(port)]
+    return _up("origin", command, folder, port, cpu, {"PYTHONPATH": str(_ROOT)})
 
 
 def _up(name: str, command: list[str], folder: Path, port: int, cpu: int | None, environ: dict[str, str]) -> Running:
@@ -189,7 +195,7 @@ def _up(name: str, command: list[str], folder: Path, port: int, cpu: int | None,
     log = folder / "output.txt"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            command, cwd=_ROOT, env={**inherited, **environ}, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            command, cwd=folder, env={**inherited, **environ}, stdin=subprocess.DEVNULL, stdout=output, stderr=output
         )
     running = Running(name, port, process)
     deadline = time.monotonic() + _START_SECONDS

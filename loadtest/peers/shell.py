@@ -21,7 +21,7 @@ from gateway.config import load
 from gateway.proxy.asgi import Proxy
 from gateway.proxy.call import Headers, Receiver, Sent
 from gateway.proxy.failure import Failure, FailureKind
-from gateway.proxy.front import Front
+from gateway.proxy.front import Caller, Front
 
 __all__ = ["main"]
 
@@ -76,6 +76,9 @@ class _AiohttpUpstream:
         made = self._make(method.decode(), self._url + target.decode(), fields, receiver)
         return _AiohttpCall(asyncio.get_running_loop().create_task(made))
 
+    async def place(self) -> None:
+        """Return nothing: no connection is handed over here."""
+
     async def _make(self, method: str, url: str, fields: list[tuple[str, str]], receiver: Receiver) -> None:
         receiver.on_sent()
         try:
@@ -101,7 +104,8 @@ async def _started(gateway: Gateway, client: str) -> AsyncIterator[None]:
     if client == "aiohttp":
         settings, policies = gateway.settings, gateway.pipeline.policies
         upstream = _AiohttpUpstream(f"http://127.0.0.1:{settings.upstream.addresses[0].port}")
-        front = Front(settings, policies, gateway.pipeline, {None: upstream}, Clock())
+        ways: dict[str | None, Caller] = {None: upstream}
+        front = Front(settings, policies, gateway.pipeline, ways, Clock())
         gateway.endpoint.router.default = Proxy(front)
     ticks = asyncio.get_running_loop().create_task(_tick(gateway))
     yield
