@@ -171,7 +171,11 @@ class Gateway:
     def _sized(self, sized: Mapping[str, Sized]) -> None:
         """Take over new numbers, from the history's thread."""
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self.pipeline.resize, sized)
+            self._loop.call_soon_threadsafe(self._resize, sized)
+
+    def _resize(self, sized: Mapping[str, Sized]) -> None:
+        self.pipeline.resize(sized)
+        self.health.resized(self.pipeline.policies)
 
     def tick(self) -> None:
         """Do the next slice of what happens between requests."""

@@ -62,6 +62,10 @@ class Health:
         self._off = [policy.name for policy in policies.policies if policy.mode is Mode.OFF]
         self._shadow = list(_in_shadow(policies))
 
+    def resized(self, policies: PolicySet) -> None:
+        """Look at other numbers for sized quotas; more of them may be enforced now."""
+        self._shadow = list(_in_shadow(policies))
+
     def beat(self, now: Micros) -> None:
         """Note that the data plane's loop turns."""
         self._beat = now
