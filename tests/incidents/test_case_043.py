@@ -10,7 +10,7 @@ import pytest
 from tests.wire.caller import request
 from tests.wire.gateway import running, tenant, tenants, token
 from tests.wire.ledger import balanced
-from tests.wire.load import offer
+from tests.wire.load import at_once, offer
 from tests.wire.origin import Origin
 
 __all__: list[str] = []
@@ -28,6 +28,17 @@ async def test_lone_key_uses_all_of_its_quota(tmp_path: Path, up: Origin, asked:
             books.sent("a", 30)
     assert tally.statuses == {200: 30}
     assert {seen.header("evenhand-class") for seen in up.seen} == {asked or "interactive"}
+
+
+@pytest.mark.parametrize("asked", ["batch", "interactive", None])
+async def test_lone_key_uses_all_of_its_burst(tmp_path: Path, up: Origin, asked: str | None) -> None:
+    """No part of the bucket is kept from a class while no other asks: exactly the burst of 20 is admitted."""
+    fields = [("Evenhand-Class", asked)] if asked else []
+    with running(tmp_path, up, {"tenants": tenants("a", quota="1/h burst 20")}) as gateway:
+        async with balanced(gateway, up) as books:
+            tally = await at_once(gateway.address, [request(token=token("a"), fields=fields)] * 21)
+            books.sent("a", 21)
+    assert tally.statuses == {200: 20, 429: 1}
 
 
 async def test_sixty_percent_of_the_backstop_is_no_competition(tmp_path: Path, up: Origin) -> None:

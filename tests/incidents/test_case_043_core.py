@@ -23,3 +23,12 @@ def test_lone_key_uses_all_of_its_quota(asked: str | None, others: int) -> None:
         calls += [(now, "o") for now in jittered(others, 30)]
     for now, name in sorted(calls):
         assert gateway.ask(user(tenant=name), now, asked if name == "a" else None).admitted
+
+
+@pytest.mark.parametrize("asked", ["batch", "interactive", None])
+def test_lone_key_uses_all_of_its_burst(asked: str | None) -> None:
+    """No part of the bucket is kept from a class while no other asks."""
+    gateway = Simulated(
+        policy_set(tenants=tenants(TenantRules("a", credentials={"ci": credential("ci", quota(1, 20))})))
+    )
+    assert [gateway.ask(user(tenant="a"), 0, asked).admitted for _ in range(21)] == [True] * 20 + [False]
