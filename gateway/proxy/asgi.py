@@ -28,6 +28,7 @@ from gateway.proxy.exchange import Exchange
 from gateway.proxy.front import Front
 from gateway.proxy.parse import Head
 from gateway.proxy.sink import Sink
+from gateway.proxy.websocket import Sockets, websocket
 
 __all__ = ["HELD", "LINGER", "WATCH_AFTER", "Proxy"]
 
@@ -45,18 +46,24 @@ _WEBSOCKET = (b"upgrade", b"websocket")
 
 
 class Proxy:
-    """The application. `front` may be replaced; a request keeps the one it began with."""
+    """The application. `front` may be replaced; a request keeps the one it began with.
 
-    __slots__ = ("front",)
+    Without `sockets` no WebSocket is taken.
+    """
 
-    def __init__(self, front: Front) -> None:
+    __slots__ = ("_sockets", "front")
+
+    def __init__(self, front: Front, sockets: Sockets | None = None) -> None:
         self.front = front
+        self._sockets = sockets
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one HTTP request; deny a WebSocket; answer lifespan events, of which nothing is needed."""
+        """Serve one HTTP request or one WebSocket; answer lifespan events, of which nothing is needed."""
         match scope["type"]:
             case "http":
                 await _serve(self.front, scope, receive, send)
+            case "websocket" if self._sockets is not None:
+                await websocket(self.front, self._sockets, scope, receive, send, _head(scope))
             case "websocket":
                 await _deny(self.front, scope, receive, send)
             case "lifespan":

@@ -267,7 +267,7 @@ class Framing(HttpToolsProtocol):
         self._octets = self._stride = self._raw = self._seen = 0
         head = Head(method, self.url, self.headers, self.peer, self.scheme or "http", version, measured=True)
         keep_alive = parser.should_keep_alive() and not self.post.draining
-        turn = self._receiving = self.turn(head, keep_alive=keep_alive, upgrade=upgrade and not self._upgrading)
+        turn = self._receiving = self.turn(head, keep_alive=keep_alive, upgrade=upgrade)
         self._begun.append(turn)
         self._fresh = True
 

@@ -19,6 +19,7 @@ from gateway.proxy.call import Receiver, Sent
 from gateway.proxy.dates import Dates
 from gateway.proxy.headers import RequestFields, ResponseFields
 from gateway.proxy.ids import RequestIds
+from gateway.proxy.leg import Place
 from gateway.proxy.parse import Parsed, Parser
 from gateway.proxy.refuse import Refuser
 from policies.classify import Classifier
@@ -48,6 +49,10 @@ class Caller(Protocol):
         first_byte_timeout_us: int | None = None,
     ) -> Sent:
         """Send a request as soon as a connection is there, and its response to `receiver`."""
+        ...
+
+    async def place(self) -> Place | None:
+        """Return where to connect to for what is no call, None if nobody knows."""
         ...
 
 

@@ -114,6 +114,14 @@ class Guard(Framing):
         # Or each would keep the other until the collector comes.
         self.parser = None  # type: ignore[assignment]
 
+    def surrender(self) -> bytes:
+        """Let go of the socket, which is another protocol's now; return what came for it."""
+        self.flow.resume_reading()
+        self.detach()
+        self._state = State.LINGER
+        self._turn = None
+        return self._opaque
+
     def eof_received(self) -> bool:  # type: ignore[override] # uvicorn's lets the transport close
         """Keep our side open while an answer is owed (rule 4)."""
         self._half_closed = True

@@ -18,6 +18,7 @@ from gateway.proxy.exchange import DISCARDED, Exchange
 from gateway.proxy.front import Front
 from gateway.proxy.guard import Guard, Limits, Post, Turn
 from gateway.proxy.parse import Head
+from gateway.proxy.upgrade import HandOver, asks, malformed
 from gateway.proxy.writer import Writer
 from policies.request import RequestFacts
 
@@ -63,7 +64,14 @@ class Lane(Guard):
 
     def turn(self, head: Head, *, keep_alive: bool, upgrade: bool) -> Turn:
         """Return the passage of a request, or of a WebSocket handshake the handing over of the connection."""
-        return Passage(self, self.door.front, head, keep_alive=keep_alive)
+        if not upgrade or not asks(head):
+            return Passage(self, self.door.front, head, keep_alive=keep_alive)
+        fault = malformed(head)
+        if fault is None:
+            return HandOver(self, head)
+        passage = Passage(self, self.door.front, head, keep_alive=False)
+        passage.turn_back(fault)
+        return passage
 
 
 class Passage:

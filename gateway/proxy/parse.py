@@ -33,7 +33,7 @@ class Head:
     `target` is the raw request target. `headers` have lower-case names, and are complete before the body begins
     (trailers are none of them). `peer` is the socket's address or `unix`; `version` is "1.1", "1.0", "2", "3". `ended`
     says that no body follows, where a server knows it otherwise than by fields; `measured` that it kept the limits on
-    the size of heads.
+    the size of heads; `websocket` that it is a handshake which somebody will answer.
     """
 
     method: bytes
@@ -44,6 +44,7 @@ class Head:
     version: str = "1.1"
     ended: bool = False
     measured: bool = False
+    websocket: bool = False
 
 
 @dataclass(slots=True)
@@ -225,7 +226,7 @@ class Parser:
         if expect is not None and expect.lower() != b"100-continue":
             return _EXPECTATION
         upgrade = fields.get(b"upgrade")
-        if upgrade is not None and b"websocket" in upgrade.lower():
+        if upgrade is not None and not head.websocket and b"websocket" in upgrade.lower():
             return _UPGRADE
         return None
 

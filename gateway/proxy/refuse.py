@@ -35,6 +35,7 @@ _NOTHING_LOADS = (b"content-security-policy", b"default-src 'none'")
 _CHALLENGES = {"credential-required": b"Bearer"}
 _INVALID_TOKEN = b'Bearer error="invalid_token"'
 
+_TOO_MANY = Refusal(Reason.CONCURRENCY.value, SECOND)
 _NO_CONNECTION = Refusal(Reason.CONNECTIONS.value, SECOND)
 
 
@@ -61,6 +62,11 @@ class Refuser:
     def no_connection(self, decision: Decision, verdict: Verdict, asked: Asked) -> Answer:
         """Return the 503 of a request that was admitted and found no upstream connection; the wait is a guess."""
         refusal = _NO_CONNECTION
+        return self._limited(decision, verdict, refusal, refusal.wait_us, (refusal.limit,), asked)
+
+    def too_many(self, decision: Decision, verdict: Verdict, asked: Asked) -> Answer:
+        """Return the 429 of a request that was admitted, to a tenant that has as many of its kind open as it may."""
+        refusal = _TOO_MANY
         return self._limited(decision, verdict, refusal, refusal.wait_us, (refusal.limit,), asked)
 
     def reject(self, rejection: Rejection, request_id: str, asked: Asked) -> Answer:

@@ -15,6 +15,7 @@ from gateway.proxy.addresses import Addresses
 from gateway.proxy.call import Call, Headers, Receiver
 from gateway.proxy.dial import tls_context
 from gateway.proxy.failure import Failure, FailureKind
+from gateway.proxy.leg import Place
 from gateway.proxy.pool import Limits, Pool
 from policies.units import SECOND, Micros
 
@@ -45,24 +46,25 @@ class Stats:
 class Upstream:
     """Made and used on one loop, which is the running one unless given."""
 
-    __slots__ = ("_first_byte", "_loop", "_pool", "_total", "name")
+    __slots__ = ("_connect", "_context", "_first_byte", "_loop", "_pool", "_total", "name")
 
     def __init__(self, name: str, section: UpstreamSection, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self.name = name
         self._loop = loop or asyncio.get_running_loop()
+        self._connect = _seconds(section.connect_timeout)
         self._first_byte = _seconds(section.first_byte_timeout)
         self._total = _seconds(section.total_timeout)
         limits = Limits(
             connections=section.max_connections,
             seats=min(section.concurrency or section.max_connections, section.max_connections),
-            connect_timeout=_seconds(section.connect_timeout),
+            connect_timeout=self._connect,
             idle_timeout=_seconds(section.idle_timeout),
             keepalive_timeout=_seconds(section.keepalive_timeout),
             retry_budget=section.retry_budget,
         )
         tls = any(url.tls for url in section.addresses)
-        context = tls_context(section.ca_file or None) if tls else None
-        self._pool = Pool(limits, Addresses(section.addresses, self._loop), context, self._loop)
+        self._context = tls_context(section.ca_file or None) if tls else None
+        self._pool = Pool(limits, Addresses(section.addresses, self._loop), self._context, self._loop)
 
     def call(  # noqa: PLR0913 - a request line, its fields and its framing
         self,
@@ -95,6 +97,33 @@ class Upstream:
             call.write(body)
         self._pool.submit(call)
         return call
+
+    async def place(self) -> Place | None:
+        """Return where to connect to for what is no call, None if the name does not resolve in time.
+
+        Such a connection is nobody's but the caller's: no limit of the pool counts it.
+        """
+        addresses = self._pool.addresses
+        try:
+            async with asyncio.timeout(self._connect):
+                await addresses.ready()
+        except TimeoutError:
+            return None
+        peer = addresses.choose(self._loop.time())
+        if peer is None:
+            return None
+        url = peer.url
+        return Place(
+            peer.host,
+            peer.port,
+            url.unix,
+            peer.prefix,
+            peer.authority,
+            self._context if url.tls else None,
+            url.host if url.tls else None,
+            self._connect,
+            self._first_byte,
+        )
 
     def stats(self) -> Stats:
         """Return what there is now."""

@@ -157,6 +157,9 @@ class ScriptedUpstream:
             receiver.on_sent()
         return made
 
+    async def place(self) -> None:
+        """Return nowhere."""
+
 
 @dataclass
 class Told:

@@ -9,13 +9,14 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
-import uvicorn
-from starlette.types import Receive, Scope, Send
-
 from gateway.app import limits_of
+from gateway.listener.server import Listener, configured
+from gateway.listener.tls import Certificate
+from gateway.proxy.asgi import Proxy
 from gateway.proxy.lane import Door, lane
 from gateway.proxy.upstream import Upstream
-from policies.units import Micros
+from gateway.proxy.websocket import Sockets
+from policies.units import SECOND, Micros
 from tests.gateway.proxy.house import write
 from tests.gateway.proxy.served import Served
 from tests.wire.origin import Origin
@@ -27,7 +28,8 @@ class Wired(Served):
     """A gateway that listens with its own protocol: `address` is where, `door` what its connections share."""
 
     door: Door
-    server: uvicorn.Server
+    server: Listener
+    sockets: Sockets
 
     @property
     def rejections(self) -> list[tuple[int, str]]:
@@ -37,7 +39,12 @@ class Wired(Served):
 
 @contextlib.asynccontextmanager
 async def wired(
-    tmp_path: Path, origin: Origin | str, *, limits: dict[str, Micros] | None = None, **config: str
+    tmp_path: Path,
+    origin: Origin | str,
+    *,
+    limits: dict[str, Micros] | None = None,
+    certificate: Certificate | None = None,
+    **config: str,
 ) -> AsyncIterator[Wired]:
     """Serve what `config` writes (see `house.write`) in front of `origin`; `limits` replace those of the file."""
     gateway = Wired(write(tmp_path, url=origin if isinstance(origin, str) else origin.address, **config))
@@ -48,23 +55,10 @@ async def wired(
     listener.bind(("127.0.0.1", 0))
     gateway.address = f"127.0.0.1:{listener.getsockname()[1]}"
 
-    async def nothing(scope: Scope, receive: Receive, send: Send) -> None:
-        raise AssertionError("the app was called")
-
-    gateway.server = server = uvicorn.Server(
-        uvicorn.Config(
-            nothing,
-            http=lane(gateway.door),
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-            date_header=False,
-            timeout_graceful_shutdown=1,
-        )
-    )
+    gateway.sockets = Sockets(gateway.settings.websocket)
+    app = Proxy(gateway.front, gateway.sockets)
+    served_by = configured(app, lane(gateway.door), gateway.settings.websocket)
+    gateway.server = server = Listener(served_by, drain_us=SECOND, certificate=certificate)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     while not server.started:
         await asyncio.sleep(0.005)
@@ -76,3 +70,4 @@ async def wired(
         upstream.abort()
         await upstream.wait_closed()
         assert gateway.pipeline.in_flight == 0
+        assert gateway.sockets.open == 0

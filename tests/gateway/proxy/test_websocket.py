@@ -1,0 +1,430 @@
+"""A WebSocket through the lane and the app, with `websockets` as caller and as upstream."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import websockets
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
+from websockets.http11 import Request, Response
+from websockets.typing import Subprotocol
+
+from gateway.pipeline import Pipeline
+from gateway.proxy import websocket
+from gateway.proxy.upgrade import Socket
+from tests.gateway.proxy.house import A, B
+from tests.gateway.proxy.reach import on_both_loops, until
+from tests.gateway.proxy.wired import Wired, wired
+from tests.wire.caller import Caller, call, request
+
+T = A.token
+JSON = "application/problem+json"
+UPGRADE = [
+    ("Connection", "Upgrade"),
+    ("Upgrade", "websocket"),
+    ("Sec-WebSocket-Version", "13"),
+    ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
+]
+HANDSHAKE = request(target="/live?x", token=T, fields=UPGRADE)
+
+
+class Peer:
+    """The upstream: keeps the handshakes it saw and how each connection closed."""
+
+    def __init__(self) -> None:
+        self.seen: list[Request] = []
+        self.closes: list[tuple[int | None, str]] = []
+        self.answer: Callable[[ServerConnection, Request], Response | Awaitable[Response] | None] | None = None
+        self.play: Callable[[ServerConnection], Awaitable[None]] = self.echo
+        self.address = ""
+
+    def listens(self, server: Server) -> None:
+        """Note where, as `[upstream] url` wants it."""
+        self.address = f"http://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}"
+
+    async def echo(self, connection: ServerConnection) -> None:
+        """Say everything again."""
+        async for message in connection:
+            await connection.send(message)
+
+    async def handle(self, connection: ServerConnection) -> None:
+        """Play, and note how it ended."""
+        with contextlib.suppress(ConnectionClosed):
+            await self.play(connection)
+        await connection.wait_closed()
+        self.closes.append((connection.close_code, connection.close_reason or ""))
+
+    def look(self, connection: ServerConnection, asked: Request) -> Any:
+        """Note a handshake, and answer it if that is wanted."""
+        self.seen.append(asked)
+        return self.answer(connection, asked) if self.answer else None
+
+
+@contextlib.asynccontextmanager
+async def both(tmp_path: Path, **config: Any) -> AsyncIterator[tuple[Wired, Peer]]:
+    """Run an upstream and a gateway in front of it."""
+    peer = Peer()
+    async with serve(peer.handle, "127.0.0.1", 0, process_request=peer.look, subprotocols=None) as server:
+        peer.listens(server)
+        config.setdefault("quota", "1000/s burst 1000")
+        async with wired(tmp_path, peer.address, **config) as gateway:
+            yield gateway, peer
+
+
+def opening(gateway: Wired, target: str = "/live", token: str = T, **more: Any) -> connect:
+    """Return a connection to be opened."""
+    fields = {"Authorization": f"Bearer {token}", **more.pop("fields", {})}
+    return connect(f"ws://{gateway.address}{target}", additional_headers=fields, proxy=None, **more)
+
+
+async def denied(gateway: Wired, **more: Any) -> Response:
+    """Return what a handshake was answered instead."""
+    with pytest.raises(websockets.InvalidStatus) as refusal:
+        await opening(gateway, **more)
+    return refusal.value.response
+
+
+async def closed(caller: ClientConnection, within: float = 5.0) -> tuple[int | None, str | None]:
+    """Wait for the end; return its code and reason."""
+    async with asyncio.timeout(within):
+        await caller.wait_closed()
+    return caller.close_code, caller.close_reason
+
+
+@on_both_loops
+async def test_frames_pass_both_ways(tmp_path: Path) -> None:
+    """Text and octets, long and short, arrive as they were sent; one request is counted, as served."""
+    async with both(tmp_path) as (gateway, peer):
+        async with opening(gateway, "/live%2Fa?b=c&d") as caller:
+            for message in ("grüße", b"\x00\xff", "", b"", "x" * 900_000):
+                await caller.send(message)
+                assert await caller.recv() == message
+            assert gateway.pipeline.in_flight == 1
+            assert gateway.books.settled == []
+            assert caller.response is not None
+            assert caller.response.headers["ratelimit"].startswith('"key"')
+        await gateway.settled(1)
+        assert gateway.books.ends == [("served", 101, "")]
+        assert gateway.books.settled[0].sent
+    assert [seen.path for seen in peer.seen] == ["/live%2Fa?b=c&d"]
+    headers = peer.seen[0].headers
+    assert headers["evenhand-tenant"] == "acme"
+    assert headers["x-forwarded-for"] == "127.0.0.1"
+    assert "authorization" not in headers
+    assert len(headers.get_all("sec-websocket-key")) == len(headers.get_all("host")) == 1
+    assert headers["host"] == peer.address.removeprefix("http://")
+
+
+@on_both_loops
+async def test_subprotocol_is_the_upstreams_choice(tmp_path: Path) -> None:
+    """What the caller offers is offered, and what the upstream chose is told."""
+    async with both(tmp_path) as (gateway, peer):
+
+        def choose(connection: ServerConnection, asked: Request) -> None:
+            connection.protocol.available_subprotocols = [Subprotocol("b")]
+
+        peer.answer = choose
+        async with opening(gateway, subprotocols=["a", "b"]) as caller:
+            assert caller.subprotocol == "b"
+
+
+@pytest.mark.parametrize(("code", "reason"), [(1000, ""), (1001, "bye"), (3000, "mine"), (4999, "é" * 20)])
+@on_both_loops
+async def test_closes_pass_both_ways(tmp_path: Path, code: int, reason: str) -> None:
+    """Code and reason of whoever closes reach the other side."""
+    async with both(tmp_path) as (gateway, peer):
+        caller = await opening(gateway)
+        await caller.close(code, reason)
+        await until(lambda: bool(peer.closes))
+        assert peer.closes == [(code, reason)]
+
+        async def hang_up(connection: ServerConnection) -> None:
+            await connection.send("last")
+            await connection.close(code, reason)
+
+        peer.play = hang_up
+        caller = await opening(gateway)
+        assert await caller.recv() == "last"
+        assert await closed(caller) == (code, reason)
+        await gateway.settled(2)
+        assert [end[:2] for end in gateway.books.ends] == [("served", 101)] * 2
+
+
+@on_both_loops
+async def test_vanished_sides(tmp_path: Path) -> None:
+    """A caller that vanished leaves 1001 behind, an upstream that vanished 1014."""
+    async with both(tmp_path) as (gateway, peer):
+        caller = await opening(gateway)
+        caller.transport.abort()
+        await until(lambda: bool(peer.closes))
+        assert peer.closes == [(1001, "")]
+
+        async def vanish(connection: ServerConnection) -> None:
+            connection.transport.abort()
+
+        peer.play = vanish
+        assert await closed(await opening(gateway)) == (1014, "")
+        await gateway.settled(2)
+
+
+@on_both_loops
+async def test_refusals_come_before_the_upgrade(tmp_path: Path) -> None:
+    """A spent key is 429 with its limit, a bad credential 401, and the upstream sees neither."""
+    async with both(tmp_path, quota="1/h burst 1") as (gateway, peer):
+        async with opening(gateway):
+            pass
+        refused = await denied(gateway)
+        assert (refused.status_code, refused.headers["evenhand-refused"]) == (429, "key")
+        assert refused.headers["content-type"] == JSON
+        assert (await denied(gateway, token="evh_pat_wrong")).status_code == 401
+        await gateway.settled(3)
+        assert sorted(gateway.books.ends) == [("refused", 429, "key"), ("rejected", 401, ""), ("served", 101, "")]
+    assert len(peer.seen) == 1
+
+
+@on_both_loops
+async def test_tenant_has_so_many_open(tmp_path: Path) -> None:
+    """One more than `max_per_tenant` is 429, costs nothing, and another tenant is not concerned."""
+    async with both(tmp_path, websocket="max_per_tenant = 2") as (gateway, peer):
+        first, second = await opening(gateway), await opening(gateway)
+        refused = await denied(gateway)
+        assert (refused.status_code, refused.headers["evenhand-refused"]) == (429, "concurrency")
+        async with opening(gateway, token=B.token):
+            assert gateway.sockets.open == 3
+        await first.close()
+        await until(lambda: gateway.sockets.open == 1)
+        async with opening(gateway):
+            pass
+        await second.close()
+        await gateway.settled(5)
+        assert ("refused", 429, "concurrency") in gateway.books.ends
+    assert len(peer.seen) == 4
+
+
+@on_both_loops
+async def test_pages_of_other_origins_are_refused(tmp_path: Path) -> None:
+    """An Origin that is not listed is 403; none at all is no browser."""
+    async with both(tmp_path, websocket='origins = ["https://app.example.com"]') as (gateway, peer):
+        assert (await denied(gateway, origin="https://evil.example")).status_code == 403
+        for origin in ("https://app.example.com", "HTTPS://APP.EXAMPLE.COM", None):
+            async with opening(gateway, origin=origin):
+                pass
+        await gateway.settled(4)
+        assert min(gateway.books.ends) == ("rejected", 403, "")
+    assert len(peer.seen) == 3
+
+
+@on_both_loops
+async def test_what_the_upstream_answers_instead_is_passed_on(tmp_path: Path) -> None:
+    """Its status, fields and body reach the caller; nothing is followed."""
+    async with both(tmp_path) as (gateway, peer):
+
+        def refuse(connection: ServerConnection, asked: Request) -> Response:
+            status = int(asked.path.strip("/"))
+            response = connection.respond(status, "no such thing\n")
+            response.headers["X-Why"] = "because"
+            response.headers["Location"] = "ws://127.0.0.1:1/"
+            return response
+
+        peer.answer = refuse
+        for status in (404, 302, 503):
+            response = await call(gateway.address, request(target=f"/{status}", token=T, fields=UPGRADE))
+            assert (response.status, response.body) == (status, b"no such thing\n")
+            assert response.header("x-why") == "because"
+            assert response.header("evenhand-refused") is None
+        await gateway.settled(3)
+        assert gateway.books.ends == [("served", 404, ""), ("served", 302, ""), ("upstream_error", 503, "")]
+
+
+@on_both_loops
+async def test_upstream_that_cannot_be_reached(tmp_path: Path) -> None:
+    """Refused is 502, silent is 504, nonsense is 502; the charge is given back where nothing was sent."""
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        line = await reader.readline()
+        if b"nonsense" in line:
+            writer.write(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n")
+        await reader.read()
+        writer.close()
+
+    async with wired(tmp_path, "http://127.0.0.1:9") as gateway:
+        assert (await denied(gateway)).status_code == 502
+        assert not gateway.books.settled[0].sent
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with wired(tmp_path, url, upstream=f'url = "{url}"\nfirst_byte_timeout = "300ms"') as gateway:
+        assert (await denied(gateway)).status_code == 504
+        assert (await denied(gateway, target="/nonsense")).status_code == 502
+        assert [one.sent for one in gateway.books.settled] == [True, True]
+        caller = await Caller.connect(gateway.address)
+        await caller.send(HANDSHAKE)
+        await asyncio.sleep(0.05)
+        caller.close()
+        await gateway.settled(3)
+        assert gateway.books.ends[2] == ("aborted", 0, "")
+    server.close()
+
+
+@on_both_loops
+async def test_times(tmp_path: Path) -> None:
+    """Silence ends it after `idle_timeout`, pings keep it; `max_lifetime` ends it whatever is said."""
+    async with both(tmp_path, websocket='idle_timeout = "500ms"\nmax_lifetime = "2s"') as (gateway, peer):
+        quiet, pinging = await opening(gateway), await opening(gateway, ping_interval=0.1)
+        started = time.monotonic()
+        assert await closed(quiet) == (1001, "nothing came for idle_timeout")
+        assert time.monotonic() - started < 1.5
+        assert await closed(pinging) == (1001, "open for max_lifetime")
+        await gateway.settled(2)
+        assert [one.notes["ended"] for one in gateway.books.settled] == ["idle", "lifetime"]
+        await until(lambda: len(peer.closes) == 2)
+        assert {code for code, _ in peer.closes} == {1001}
+
+
+@on_both_loops
+async def test_credential_that_expires_while_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A WebSocket does not outlive what admitted it."""
+    decide = Pipeline.decide
+
+    def soon(self: Pipeline, *args: Any, **more: Any) -> Any:
+        decision = decide(self, *args, **more)
+        decision.principal = replace(decision.principal, expires_us=time.time_ns() // 1000 + 400_000)
+        return decision
+
+    monkeypatch.setattr(Pipeline, "decide", soon)
+    async with both(tmp_path) as (gateway, _):
+        assert await closed(await opening(gateway)) == (1008, "the credential has expired")
+        await gateway.settled(1)
+        assert gateway.books.settled[0].notes == {"ended": "expired"}
+
+
+@on_both_loops
+async def test_message_that_is_too_long(tmp_path: Path) -> None:
+    """1009 to whoever sent it, in either direction, fragments counted together."""
+    async with both(tmp_path, websocket='max_message = "1KiB"') as (gateway, peer):
+        caller = await opening(gateway)
+        await caller.send("x" * 1025)
+        assert (await closed(caller))[0] == 1009
+
+        async def shout(connection: ServerConnection) -> None:
+            await connection.send(["x" * 600, "y" * 600])
+            await connection.wait_closed()
+
+        peer.play = shout
+        assert (await closed(await opening(gateway)))[0] == 1009
+        await gateway.settled(2)
+        await until(lambda: len(peer.closes) == 2)
+        assert peer.closes[1][0] == 1009
+
+
+@on_both_loops
+async def test_stop_ends_a_websocket(tmp_path: Path) -> None:
+    """A drain lets it be; the end of the drain closes both legs with 1012."""
+    async with both(tmp_path) as (gateway, peer):
+        caller = await opening(gateway)
+        (one,) = gateway.server.server_state.connections
+        assert isinstance(one, Socket)
+        one.shutdown()
+        await caller.send("still here")
+        assert await caller.recv() == "still here"
+        assert one.stop()
+        assert await closed(caller) == (1012, "the gateway is stopping")
+        await gateway.settled(1)
+        assert gateway.books.settled[0].notes == {"ended": "drain"}
+        await until(lambda: bool(peer.closes))
+        assert peer.closes == [(1012, "the gateway is stopping")]
+
+
+@on_both_loops
+async def test_slow_side_holds_the_other_back(tmp_path: Path) -> None:
+    """What one side does not take is not read from the other, and all of it arrives."""
+    count, got = 300, 0
+
+    async def flood(connection: ServerConnection) -> None:
+        for _ in range(count):
+            await connection.send(b"x" * 65536)
+        await connection.close()
+
+    async with both(tmp_path) as (gateway, peer):
+        peer.play = flood
+        async with opening(gateway, max_queue=2, max_size=None) as caller:
+            await asyncio.sleep(0.3)
+            (one,) = gateway.server.server_state.connections
+            assert one.transport.get_write_buffer_size() < 1_000_000
+            async for message in caller:
+                got += len(message)
+        assert got == count * 65536
+
+
+MALFORMED = [
+    [("Connection", "Upgrade"), ("Upgrade", "websocket")],
+    [*UPGRADE[:2], ("Sec-WebSocket-Version", "8"), UPGRADE[3]],
+    [*UPGRADE[:3], ("Sec-WebSocket-Key", "short")],
+    [*UPGRADE, UPGRADE[3]],
+    [*UPGRADE, ("Content-Length", "5")],
+    [UPGRADE[0], ("Upgrade", "websocket, h2c"), *UPGRADE[2:]],
+    [*UPGRADE, ("Sec-WebSocket-Protocol", "a b")],
+]
+
+
+@pytest.mark.parametrize("fields", MALFORMED)
+@on_both_loops
+async def test_malformed_handshakes(tmp_path: Path, fields: list[tuple[str, str]]) -> None:
+    """What is no handshake of RFC 6455 is 400, counted, and closes; the upstream sees nothing."""
+    async with both(tmp_path) as (gateway, peer), await Caller.connect(gateway.address) as caller:
+        await caller.send(request(token=T, fields=fields) + b"hello")
+        answer = await caller.response()
+        assert (answer.status, answer.header("connection")) == (400, "close")
+        assert len(gateway.books.settled) == 1
+        assert peer.seen == []
+
+
+@on_both_loops
+async def test_handshake_behind_a_request_and_frames_behind_it(tmp_path: Path) -> None:
+    """A pipelined handshake waits its turn, and what came behind it is its first frames."""
+    frame = b"\x82\x83\x00\x00\x00\x00abc"
+    async with both(tmp_path) as (gateway, peer):
+
+        def answer(connection: ServerConnection, asked: Request) -> Response | None:
+            return None if asked.path == "/live?x" else connection.respond(200, "plain\n")
+
+        peer.answer = answer
+        async with await Caller.connect(gateway.address) as caller:
+            await caller.send(request(target="/plain", token=T) + HANDSHAKE + frame)
+            assert (await caller.response()).body == b"plain\n"
+            await until(lambda: b"\x82\x03abc" in caller.raw)
+        await gateway.settled(2)
+    assert [seen.path for seen in peer.seen] == ["/plain", "/live?x"]
+
+
+@on_both_loops
+async def test_long_fields_of_a_handshake(tmp_path: Path) -> None:
+    """Its head is bounded as any other, and not by what the WebSocket library reads of a line."""
+    async with both(tmp_path) as (gateway, peer):
+        async with opening(gateway, fields={"X-Long": "x" * 7900}) as caller:
+            await caller.send("a")
+            assert await caller.recv() == "a"
+        octets = request(token=T, fields=[*UPGRADE, ("X-Long", "x" * 40_000)])
+        assert (await call(gateway.address, octets)).status == 431
+    assert len(peer.seen) == 1
+
+
+@on_both_loops
+async def test_bug_is_one_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be served is 500, settled, and gives its place back."""
+
+    async def broken(*_: object) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(websocket._Bridge, "run", broken)
+    async with both(tmp_path) as (gateway, _):
+        assert (await denied(gateway)).status_code == 500
+        assert gateway.books.ends == [("upstream_error", 500, "")]
