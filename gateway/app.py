@@ -33,6 +33,7 @@ from gateway.proxy.front import Front
 from gateway.proxy.guard import Limits
 from gateway.proxy.lane import Door
 from gateway.proxy.upstream import Upstream
+from gateway.proxy.websocket import Sockets
 from gateway.stores import open_store
 from gateway.stores.acts import Acts
 from gateway.stores.memory import Backstop
@@ -101,6 +102,7 @@ class Gateway:
         #: How many sockets callers hold; set by the server, which alone knows.
         self.callers: Callable[[], int] = int
         self.door: Door
+        self.sockets: Sockets
         self._upstreams: Mapping[str | None, Upstream] = {}
         self._gauges()
         self._usage = PolicyUse(settings.store.path)
@@ -117,7 +119,8 @@ class Gateway:
         self._loop = asyncio.get_running_loop()
         self._upstreams = {name: Upstream(name or "upstream", one) for name, one in _sections(self.settings).items()}
         front = self._front()
-        self.endpoint.router.default = Proxy(front)
+        self.sockets = Sockets(self.settings.websocket)
+        self.endpoint.router.default = Proxy(front, self.sockets)
         self.door = Door(front, limits_of(self.settings.server))
         self.pipeline.resize(self.history.open())
         self.history.start()
@@ -146,6 +149,7 @@ class Gateway:
         self.pipeline.reload(policies, resolver)
         self.door.front.become(self._front())
         self.door.post.limits = limits_of(settings.server)
+        self.sockets.become(settings.websocket)
         self.identity.follow(resolver)
         self.telemetry.reload(settings, self.pipeline.policies)
         self.health.reload(settings, self.pipeline.policies, map(str, loaded.warnings))
