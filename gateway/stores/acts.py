@@ -112,6 +112,10 @@ class Acts:
         now = self._clock.wall()
         return [act for act in self.current if act.kind == kind and act.expires_us > now]
 
+    def ids(self) -> dict[str, str]:
+        """Return the ids of the acts in force by the names of what they made."""
+        return {act.members["name"]: act.id for act in self.current}
+
     def over(self, policies: PolicySet) -> PolicySet:
         """Return `policies` with these acts in force instead of any before."""
         documents = [document for act in self.current if (document := _built(act, policies)) is not None]

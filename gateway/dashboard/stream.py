@@ -1,0 +1,81 @@
+"""`/api/stream`: one fairness snapshot a second, as server-sent events.
+
+Rules
+1. A snapshot is made once a second for each question, however many ask it, in a thread; none is made while nobody
+   listens.
+2. At most `MOST` listeners; the next is told 503 and comes back by itself. Whoever reads too slowly misses snapshots,
+   and holds back nobody.
+3. The first event comes at once, so that a page is there as soon as it is opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import orjson
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+
+from gateway.dashboard.view import Asked, View, read_query
+
+__all__ = ["MOST", "Stream"]
+
+MOST = 32
+_EVERY_SECONDS = 1.0
+_FRESH_SECONDS = 0.5
+_KEPT = 16
+_RETRY_MS = 1000
+_HEADERS = {
+    "cache-control": "no-store",
+    "x-content-type-options": "nosniff",
+    "x-accel-buffering": "no",  # proxies of the nginx family would hold events back
+}
+
+
+class Stream:
+    """The endpoint."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._listening = 0
+        self._made: dict[tuple[str, str, str, int, int], tuple[float, asyncio.Future[bytes]]] = {}
+
+    async def open(self, request: Request) -> StreamingResponse:
+        """`GET /api/stream?window=&sort=&q=&offset=&limit=`."""
+        try:
+            asked = read_query(request.query_params)
+        except ValueError as error:
+            raise HTTPException(400, str(error)) from error
+        if self._listening >= MOST:
+            raise HTTPException(503, "As many pages are open as this listener serves.")
+        return StreamingResponse(self._events(asked), 200, _HEADERS, "text/event-stream")
+
+    async def _events(self, asked: Asked) -> AsyncIterator[bytes]:
+        self._listening += 1
+        try:
+            yield b"retry: %d\n\n" % _RETRY_MS
+            loop = asyncio.get_running_loop()
+            due = loop.time()
+            while True:
+                yield b"event: fairness\ndata: %b\n\n" % await self._snapshot(asked)
+                due = max(due + _EVERY_SECONDS, loop.time())
+                await asyncio.sleep(due - loop.time())
+        finally:
+            self._listening -= 1
+
+    async def _snapshot(self, asked: Asked) -> bytes:
+        """Return the snapshot of this second; whoever asks while it is made waits for the same one."""
+        loop = asyncio.get_running_loop()
+        made, task = self._made.get(asked.key, (0.0, None))
+        if task is None or loop.time() - made > _FRESH_SECONDS:
+            for key in [key for key, (at, _) in self._made.items() if loop.time() - at > _EVERY_SECONDS][:_KEPT]:
+                del self._made[key]
+            task = asyncio.ensure_future(run_in_threadpool(self._make, asked))
+            self._made[asked.key] = (loop.time(), task)
+        return await asyncio.shield(task)
+
+    def _make(self, asked: Asked) -> bytes:
+        return orjson.dumps(self._view.snapshot(asked))
