@@ -21,6 +21,7 @@ from gateway.admin.reload import reload_routes
 from gateway.clock import Clock
 from gateway.config import Loaded, Settings
 from gateway.config.sections import ServerSection, UpstreamSection
+from gateway.dashboard import Dashboard
 from gateway.errors import ConfigError, Fault
 from gateway.history.keeper import History
 from gateway.history.schema import history_path
@@ -87,6 +88,7 @@ class Gateway:
             clock,
             self.identity.jobs,
             [
+                *self._dashboard().routes(),
                 *act_routes(self.acts, lambda: self.pipeline.policies, self.telemetry, clock),
                 *reload_routes(self._asked),
             ],
@@ -208,6 +210,19 @@ class Gateway:
         self.telemetry.keep(self._clock.now())
         self.history.stop()
         self.acts.close()
+
+    def _dashboard(self) -> Dashboard:
+        shares = self.store.backstop
+        return Dashboard(
+            self.telemetry,
+            lambda: self.pipeline.policies,
+            self.health.ready,
+            self.acts.ids,
+            shares if isinstance(shares, Shares) else None,
+            self._clock,
+            history=self.history,
+            token=bool(self.settings.server.admin_token.get_secret_value()),
+        )
 
     def _follow_acts(self) -> None:
         """Decide by the acts as they are now, if they changed."""

@@ -18,11 +18,12 @@ from typing import TypeVar
 from gateway.clock import Clock
 from gateway.config import Settings
 from gateway.ports import Decision
-from gateway.telemetry.codebook import Tally
+from gateway.telemetry.codebook import Codebook, Tally
 from gateway.telemetry.decisions import DecisionLog
 from gateway.telemetry.figures import Report
 from gateway.telemetry.gauges import DECISION_BOUNDS_NS, UPSTREAM_BOUNDS_US, Gauges, Histogram
 from gateway.telemetry.metrics import Counters, Metrics
+from gateway.telemetry.refusals import LastRefusals
 from gateway.telemetry.slots import Ledger, Slot
 from gateway.telemetry.tenants import Tenants
 from gateway.telemetry.windows import breathing
@@ -63,6 +64,7 @@ class Telemetry:
         self._upstream_time = Histogram(UPSTREAM_BOUNDS_US, SECOND)
         self._counters = Counters()
         self.gauges = Gauges()
+        self.last_refusals = LastRefusals()
         self.tenants = Tenants(self._ledger, section.top_tenants, clock)
         self.metrics = Metrics(
             self.tenants,
@@ -91,13 +93,18 @@ class Telemetry:
             self.log.policies = policies
             self.log.sample = settings.telemetry.admit_sample
 
+    @property
+    def codebook(self) -> Codebook:
+        """What the codes in slots mean."""
+        return self._codebook
+
     def turn(self, now: Micros) -> None:
         """Close a slot that is over; on the thread that records."""
         self._ledger.turn(now)
 
     def follow(self, take: Callable[[tuple[int, Iterable[Tallied]]], None]) -> None:
         """Hand every closed slot to `take`: its number, and each tenant's counts, which are worked out when read."""
-        self.tenants.on_closed = lambda slot: take((slot.number, self._tallied(slot)))
+        self.tenants.followers.append(lambda slot: take((slot.number, self._tallied(slot))))
 
     def slot_now(self) -> tuple[int, Iterable[Tallied]] | None:
         """Return the same of the slot under way, None if nothing is in it; from any thread."""
@@ -136,6 +143,8 @@ class Telemetry:
         shadow = verdict is not None and (bool(verdict.reading.shadow_refused) or not verdict.enforced)
         if shadow or decision.exemption or decision.class_raise_attempt or decision.notes:
             shadow = self._asides(decision, tenant, now)
+        if decision.outcome is Outcome.REFUSED:
+            self.last_refusals.note(decision, now)
         if self.log is None:
             return
         if decision.outcome is not Outcome.SERVED:

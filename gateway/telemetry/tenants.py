@@ -35,8 +35,8 @@ class Tenants:
         self._windows = Windows()
         self._labels = Labels(top)
         self._top = top
-        #: Told of each slot as it is closed, before anybody forgets it.
-        self.on_closed: Callable[[Slot], None] = _forget
+        #: Each is told of every slot as it is closed, before anybody forgets it.
+        self.followers: list[Callable[[Slot], None]] = []
         self._kept: dict[tuple[str, bool], tuple[Micros, Report]] = {}
 
     def advance(self, now: Micros) -> None:
@@ -90,7 +90,8 @@ class Tenants:
         for slot in self._ledger.take_closed(current.number):
             self._labels.close(slot)
             self._windows.close(slot)
-            self.on_closed(slot)
+            for take in self.followers:
+                take(slot)
             closed = True
         self._windows.expire(now)
         if closed:
@@ -100,7 +101,3 @@ class Tenants:
             counts = self._windows.read("1h", now, Slot(current.number))
             self._labels.rank(figures(tenant, cells, self._codebook) for tenant, cells in counts)
         return current
-
-
-def _forget(_slot: Slot) -> None:
-    """Keep nothing of a closed slot beyond the windows."""
