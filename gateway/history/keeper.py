@@ -228,6 +228,7 @@ class History:
 
     def _finish(self, now: int) -> None:
         self._books.note("day", _day(now))
+        self._books.note("sized", self._clock.now() // SECOND)
         self._books.purge(now, self._listed(), -(-self._policies().sizing.window_us // DAY_US))
         self._sized, self._fresh, self._starved = self._fresh, {}, self._hungry
         self._apply(self._sized)

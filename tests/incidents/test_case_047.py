@@ -13,7 +13,7 @@ def office(at: int, peak: float) -> float:
 
 
 def test_a_flood_teaches_nothing() -> None:
-    """30 days at 40/s, then ten minutes of 5,000/s, mostly refused: the bucket is no more than 1.5 times the old one."""
+    """30 days at 40/s, then ten minutes of 5,000/s, mostly refused: the bucket is at most 1.5 times the old one."""
     world = KeyWorld()
     world.run(40, lambda at, _: office(at, 40))
     before = world.rate
