@@ -144,3 +144,38 @@ async def test_probes_are_no_part_of_any_figure(tmp_path: Path) -> None:
         assert (await served.ask("/livez")).status_code == 200
         assert (await served.ask("/readyz")).status_code == 200
     assert served.telemetry.tenants.report("1m", served.clock.at).aggregate.offered == 1
+
+
+def test_routes_and_policies_that_nothing_stands_behind_are_listed(tmp_path: Path) -> None:
+    """Routes without a policy, policies that nothing meets; with the counts of `evenhand inventory`."""
+    served = Served(tmp_path, POLICIES.format(posture="open") + '[[routes]]\nname = "bare"\npath = "/bare"\n')
+    served.health.unused = lambda: ("part",)
+    ready = served.health.ready()
+    assert ready["routes_without_policy"] == ["bare"]
+    assert ready["policies_unused"] == ["part"]
+    assert "policy part has applied to nothing in 30 days" in list(served.health.warnings())
+    of = ready["counts"]
+    assert isinstance(of, dict)
+    assert of["policies"]["unused"] == 1
+    for parts in of.values():
+        assert 2 * parts["total"] == sum(parts.values())
+
+
+def test_an_exemption_is_warned_of_as_time_passes(tmp_path: Path) -> None:
+    """Not at first; a week before its end; and when it has ended, until it is taken out. Never twice at once."""
+    served = Served(
+        tmp_path,
+        '[[exemptions]]\nname = "x"\nmatch = { tenant = "acme" }\nmultiplier = 2\nreason = "r"\nowner = "o"\n'
+        "expires = 2035-01-01T00:00:00Z\n",
+    )
+    ends = 2_051_222_400 * SECOND
+    told = {
+        ends - 8 * 86_400 * SECOND: [],
+        ends - 6 * 86_400 * SECOND: ["exemption x of o ends within a week: 2035-01-01T00:00:00Z"],
+        ends: ["exemption x of o has ended and raises nothing: 2035-01-01T00:00:00Z"],
+    }
+    configured_then = ("exemptions[0].expires: is less than a week away", "more.toml: exemptions[3].expires: is past")
+    served.health.reload(served.loaded.settings, served.policies, configured_then)
+    for at, expected in told.items():
+        served.clock.at = at
+        assert list(served.health.warnings()) == expected

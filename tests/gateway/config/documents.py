@@ -8,7 +8,7 @@ from pathlib import Path
 from gateway.config import Loaded, load
 from gateway.errors import ConfigError
 
-__all__ = ["VALID_PAT", "failures", "loaded", "written"]
+__all__ = ["NOW", "VALID_PAT", "failures", "loaded", "written"]
 
 VALID_PAT = "sha256:" + "0123456789abcdef" * 4
 

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from gateway.config.inventory import Limit, Standing, inventory, limits, standings
+from gateway.config.inventory import Exempted, Limit, Standing, counts, exemptions, inventory, limits, standings
 from tests.gateway.config.documents import loaded
 
 __all__: list[str] = []
@@ -140,3 +140,73 @@ def test_the_shipped_file_has_seven_limits(tmp_path: Path) -> None:
     assert Counter(row.name for row in limits(made)) == {"backstop": 1, "share": 1, "key": 4, "connections": 1}
     assert limits(made)[-1].covers == "everything"
     assert "0 routes: 0 limited by a named policy, 0 unlimited on purpose, 0 without." in inventory(made)
+
+
+EXEMPT = """
+[[exemptions]]
+name = "launch"
+match = { tenant = "acme", route = "login" }
+multiplier = 4
+policies = ["try"]
+reason = "launch week"
+owner = "sre@example.com"
+expires = 2035-01-20T00:00:00Z
+[[exemptions]]
+name = "move"
+match = { tenant = "acme", credential = "ci" }
+quota = "900/s"
+reason = "moving house"
+owner = "ops"
+expires = 2035-01-05T00:00:00Z
+[[exemptions]]
+name = "past"
+match = { tenant = "beta" }
+quota = "10/s"
+reason = "over"
+owner = "ops"
+expires = 2034-12-31T00:00:00Z
+"""
+NOW = 2_051_222_400 * 1_000_000  # 2035-01-01
+
+
+def test_every_exemption_is_listed_with_who_answers_for_it(tmp_path: Path) -> None:
+    """For whom, what it raises, until when, and whether that is soon or over."""
+    made = loaded(tmp_path, TEXT + EXEMPT)
+    assert exemptions(made, NOW) == (
+        Exempted(
+            "launch",
+            "route login, tenant acme",
+            "key, tenant, try x 4",
+            "in force",
+            "2035-01-20T00:00:00Z",
+            "sre@example.com",
+            "launch week",
+        ),
+        Exempted(
+            "move",
+            "tenant acme, credential ci",
+            "key to 900/s",
+            "ends soon",
+            "2035-01-05T00:00:00Z",
+            "ops",
+            "moving house",
+        ),
+        Exempted("past", "tenant beta", "tenant to 10/s", "ended", "2034-12-31T00:00:00Z", "ops", "over"),
+    )
+    lines = inventory(made, NOW, ["try"]).splitlines()
+    assert "3 exemptions: 1 in force, 1 that end within a week, 1 ended." in lines
+    assert "1 policies have applied to nothing in 30 days: try." in lines
+
+
+def test_the_counts_are_those_of_the_rows(tmp_path: Path) -> None:
+    """Of limits, routes, policies and exemptions alike; the parts of each make its total."""
+    made = loaded(tmp_path, TEXT + EXEMPT)
+    of = counts(made, NOW, ["try", "gone long ago"])
+    assert of == {
+        "limits": {"total": 20, "enforce": 14, "shadow": 5, "off": 1},
+        "routes": {"total": 4, "limited": 1, "unlimited": 1, "without": 2},
+        "policies": {"total": 4, "used_or_new": 3, "unused": 1},
+        "exemptions": {"total": 3, "in_force": 1, "ends_soon": 1, "ended": 1},
+    }
+    for parts in of.values():
+        assert 2 * parts["total"] == sum(parts.values())

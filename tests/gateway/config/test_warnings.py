@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from gateway.config.pending import PENDING
 from gateway.config.settings import Settings
 from gateway.config.table import fields_of, follow
-from tests.gateway.config.documents import VALID_PAT, loaded
+from tests.gateway.config.documents import NOW, VALID_PAT, loaded
 
 __all__: list[str] = []
 
@@ -89,6 +90,18 @@ def test_it_is_told_what_has_ended(tmp_path: Path) -> None:
         "tenants[0].credentials[0].expires: is past, so this credential proves nothing",
         "exemptions[0].expires: is past, so this exemption raises nothing",
     ]
+
+
+def test_it_is_told_a_week_ahead_that_an_exemption_ends(tmp_path: Path) -> None:
+    """By whoever starts or checks it, with who answers for it."""
+    soon = (datetime.fromtimestamp(NOW / 1e6, UTC) + timedelta(days=6)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    later = (datetime.fromtimestamp(NOW / 1e6, UTC) + timedelta(days=8)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    entry = (
+        '[[exemptions]]\nname = "{}"\nmatch = {{ tenant = "a" }}\nmultiplier = 2\nreason = "r"\nowner = "o"\n'
+        "expires = {}\n"
+    )
+    text = QUIET + '[[tenants]]\nid = "a"\n' + entry.format("x", soon) + entry.format("y", later)
+    assert warnings(tmp_path, text) == ['exemptions[0].expires: is less than a week away: exemption "x" of o ends then']
 
 
 @pytest.mark.parametrize("pattern", PENDING)
