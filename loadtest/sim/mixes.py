@@ -154,8 +154,7 @@ def _at_bound(shares: Shares, ask: Ask, now: Micros) -> bool:
     view, share = shares.view(now), shares.share_of(ask.tenant, now)
     if share is None:
         return False
-    full = max(BURST, share.share / 4 if view.contended else 0.0)
-    return view.debt >= view.debt_bound * (0.5 + 0.5 * share.tokens / full) * (1 - 1e-6)
+    return view.debt >= view.debt_bound * (0.5 + 0.5 * share.tokens / share.burst) * (1 - 1e-6)
 
 
 def _judge(source: Source, outcome: Outcome) -> None:

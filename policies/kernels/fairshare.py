@@ -200,30 +200,29 @@ class Shares:
         reserve, floor = self._rules.get(ask.cls, NO_RULE)
         kept = self._kept(member, ask.cls, spent, virtual, now)
         need = min(spent, full - kept) + kept
-        fill = held / full
-        within = held >= need
+        fill, granted = held / full, True
         group = member.group
         if group is not None:
             if not beyond:
                 self._line.want(group, cost, now)
-            group_fill = group.held(now) / group.full()
-            within = within and group_fill >= min(1.0, cost * group.per_weight / group.full())
-            fill = min(fill, group_fill)
+            granted = group.lends(fill, now)
+            fill = min(fill, max(0.0, group.held(now) / group.full()))
+        within = granted and held >= need
         debt = self._debt(now)
         if within and debt >= self._half_us * (1.0 + fill):
             return self._refuse_within(member, ask, now, beyond=beyond)
-        spare = within or self._spare(debt, cost)
-        if not spare and not (debt < self._saved_us and member.draw(spent)):
+        spare = not within and self._spare(debt, cost)
+        if not (within or spare or (granted and debt < self._saved_us and member.draw(spent))):
             if member.low is not None and floor and now < member.high_until:
                 member.low.refused(spent, floor, line.level, virtual, now)
             return self._refuse_over(member, ask, need - held, now, beyond=beyond)
-        self.over = spare and not within
+        self.over = spare
         if within:
             member.arrival = virtual - held + spent
-            if group is not None:
-                group.spend(cost, now)
         elif spare:
             member.over_us = now
+        if group is not None and not spare:
+            group.spend(cost, now)
         if reserve and member.low is not None:
             member.low.granted(spent, virtual, now)
         self._spend(cost, debt, now)
@@ -233,15 +232,16 @@ class Shares:
         """Count demand as far as the own limits let it through; return whether this ask is beyond them."""
         line = member.line
         if left < member.half:
-            member.heavy_until = until = now + HEAVY_US
-            if member.light_at < until:  # noqa: PLR1730 - a call of max() costs three times as much
-                member.light_at = until
+            until = now + HEAVY_US
+            if member.heavy_until < until:
+                member.heavy_until = until
+                member.light_at = max(member.light_at, until)
         elif now >= member.light_at:
             line.light += cost
             self._spent -= cost  # the level counts what is light as taken
             return False
         level = member.meter - (now - member.metered_us) * member.meter_rate_us
-        if level < 0.0:  # noqa: PLR1730 - as above
+        if level < 0.0:  # noqa: PLR1730 - a call of max() costs three times as much
             level = 0.0
         if level + cost > member.own_burst and level > 0.0:
             return True
@@ -320,7 +320,7 @@ class Shares:
         if now - line.solved_us >= TICK_US:
             self._solve(now)
         else:
-            inner.solve(line.level * self._roster.group.weight, now)
+            inner.solve(self._roster.group.hands_out(now), now)
             self._roster.sweep(now)
         self._due_us = min(line.solved_us, inner.solved_us) + TICK_US
 
@@ -384,5 +384,11 @@ class Shares:
         member = self._members.get(tenant)
         if member is None:
             return None
-        share, held = member.line.level * member.weight * SECOND, member.held(now) * member.weight
-        return ShareView(share, held, now - member.over_us < SECOND, member.within_refused)
+        weight = member.weight
+        return ShareView(
+            share=member.line.level * weight * SECOND,
+            tokens=member.held(now) * weight,
+            burst=member.full() * weight,
+            over=now - member.over_us < SECOND,
+            within_refused=member.within_refused,
+        )

@@ -86,8 +86,8 @@ class Member(Ratio):
 
     __slots__ = (
         "arrival", "ask", "group", "half", "heavy_until", "high_until", "light_at", "line", "low", "meter",
-        "meter_rate_us", "metered_us", "over_us", "own_burst", "own_rate_us", "per_weight", "plain", "queue_us", "saved",
-        "seen_us", "small", "within_refused",
+        "meter_rate_us", "metered_us", "over_us", "own_burst", "own_rate_us", "per_weight", "plain", "queue_us",
+        "saved", "seen_us", "small", "within_refused",
     )  # fmt: skip
 
     def __init__(self, weight: float, line: Waterline, now: Micros, *, full: bool) -> None:
@@ -103,10 +103,11 @@ class Member(Ratio):
         self.small = SMALL / weight
         self.half = self.small / 2
         virtual = line.virtual(now)
-        #: Theoretical arrival time of the share bucket, in virtual time.
-        self.arrival = virtual - max(self.small, line.deep) if full else virtual
+        #: Theoretical arrival time of the share bucket, in virtual time. A full bucket is a little more than full, so
+        #: that no rounding makes it less.
+        self.arrival = virtual - max(self.small, line.deep) * 1.0001 if full else virtual
         self.high_until: Micros = 0
-        #: Until when demand is followed by itself, little being left in the bucket; from when on the last ask is light.
+        #: Until when demand is followed by itself, for little was left in the bucket; when the last ask may be light.
         self.heavy_until: Micros = now
         self.light_at: Micros = now
         #: The last ask that was not light.
@@ -115,7 +116,7 @@ class Member(Ratio):
         #: What was earned with the bucket full while callers were booked to return.
         self.saved = 0.0
         #: The end of the queue of those of this tenant that were told to come back.
-        self.queue_us = now
+        self.queue_us = now - SECOND
         #: The last ask over the share; and how many were refused within it.
         self.over_us: Micros = now - SECOND
         self.within_refused = 0
@@ -160,6 +161,20 @@ class Member(Ratio):
         """Take `cost` units out of the share bucket, or with a negative cost put them back; never above full."""
         self.arrival = self.line.virtual(now) - self.held(now) + cost * self.per_weight
 
+    def lends(self, fill: float, now: Micros) -> bool:
+        """Return whether this group lets a member take that holds `fill` of its bucket.
+
+        As the backstop does: down to a debt of half a second of the group's share (or five units), the deeper the
+        fuller the member's bucket, or what members have saved up would be given to whoever comes first.
+        """
+        debt = max(self.line.level * SECOND / 2, 5.0 * self.per_weight)
+        return self.held(now) > -debt * (1.0 + fill) / 2
+
+    def hands_out(self, now: Micros) -> float:
+        """Return what this group shares out among its members: its share, and what it holds or owes within a second."""
+        stored = self.held(now) / (self.line.level * SECOND) if self.line.level else 0.0
+        return self.line.level * self.weight * min(3.0, max(0.5, 1.0 + stored))
+
     def save(self, excess: float, now: Micros) -> None:
         """Cut the bucket off at full, keeping the `excess` apart while callers are booked: up to 750 ms of share."""
         self.arrival += excess
@@ -179,9 +194,9 @@ class Member(Ratio):
         level = self.line.level
         ready = now + int(max(0.0, missing) / level)
         come, self.queue_us = booked(self.queue_us, ready, cost, level * self.weight, now)
-        if self.light_at < self.queue_us:
-            # While callers are away, what is saved for them has to be looked after.
-            self.heavy_until = self.light_at = self.queue_us
+        # While callers are away, what is saved for them has to be looked after.
+        self.heavy_until = max(self.heavy_until, self.queue_us + SECOND)
+        self.light_at = max(self.light_at, self.heavy_until)
         self.over_us = now
         return come - now
 

@@ -116,9 +116,13 @@ class SharesView:
 
 @dataclass(slots=True)
 class ShareView:
-    """One tenant: its share in units per second, what its bucket holds, whether it went over within a second."""
+    """One tenant: its share in units per second, what its bucket holds and can hold, and what became of it.
+
+    `over` is whether it went over its share within the last second; `within_refused` counts refusals within it.
+    """
 
     share: float
     tokens: float
+    burst: float
     over: bool
     within_refused: int

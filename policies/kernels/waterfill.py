@@ -6,19 +6,24 @@ Weighted max-min fairness gives tenant i the smaller of its demand d_i and a * w
 all and solves sum(min(d_i, a * w_i)) = P for what is handed out, P. Demand is estimated per tenant as an average that
 decays by 0.3 every 100 ms: a constant of one second was simulated, and lags behind what callers do.
 
-Solving over ten thousand tenants means sorting them by d_i / w_i, which takes milliseconds that the data plane does not
-have. Here it is never done. All demand decays alike, so the *logarithm* of d_i / w_i plus the elapsed time is a number
-that decay leaves alone: it changes only when the tenant asks for something. Tenants are kept in cells 2 % wide of that
-number, a cell holding how much weight and demand its tenants have together. To fold a request in moves one tenant from
-one cell to another; to solve looks at the occupied cells, a few hundred, however many the tenants are.
+Most tenants are far below their share, and of those only the sum matters: whoever has much left in its share bucket is
+counted in one number (`light`). That keeps noise out of the level, too: an estimate of 2/s is really 3.6 just after a
+request and 0 before it, so the smaller of that and a * w would be too small on average.
+
+The others would have to be sorted by d_i / w_i, which takes milliseconds that the data plane does not have. Here it is
+never done. All demand decays alike, so the *logarithm* of d_i / w_i plus the elapsed time is a number that decay leaves
+alone: it changes only when the tenant asks for something. Tenants are kept in cells 2 % wide of that number, a cell
+holding how much weight and demand its tenants have together. To fold a request in moves one tenant from one cell to
+another; to solve looks at the occupied cells, a few hundred, however many the tenants are.
 
 Rules
 1. Demand is folded in at most `SLICE` tenants at a time, so no call here takes longer than a fraction of a millisecond.
 2. A tenant is active while its cell lives: 3 s after the last demand in it, when e**-10 of that demand is left.
 3. Demand above what the own limits let through is never folded in: the caller of `want` sees to that.
-4. The level is never zero and never infinite. Below P it is the highest d/w plus an equal part of what is free.
+4. The level is never below an even part for everybody and never infinite. Below P it is the highest d/w plus an equal
+   part of what is free.
 5. Share buckets count in *virtual time*, the integral of the level, so a changed level settles every bucket at once.
-6. A share bucket's burst grows with the level only while the level is contended (`deep`); else it is what it always is.
+6. A share bucket's burst grows with the level (`deep`) only while there is, or nearly is, more demand than capacity.
 """
 
 from __future__ import annotations
@@ -38,8 +43,10 @@ SLICE: Final = 256
 WIDTH: Final = 0.02
 #: How long a cell outlives its last demand.
 LIFE_US: Final = 3 * SECOND
-#: How much of its share a tenant may save up while the level is contended.
+#: How much of its share a tenant may save up while more is wanted than there is.
 DEEP_US: Final = SECOND // 4
+#: That holds from this part of what is handed out on: at the very edge, demand is now above it and now below.
+NEARLY: Final = 0.9
 
 
 class Cell:
@@ -100,7 +107,7 @@ class Waterline:
         self.light_before = 0.0
         self._light = 0.0
         self.contended = False
-        #: What 250 ms of the level are while it is contended, else 0: units per weight.
+        #: What 250 ms of the level are while more is wanted than there is, else 0: units per weight.
         self.deep = 0.0
         #: Tenants with something asked and not folded in yet.
         self.fresh: list[Ratio] = []
@@ -168,11 +175,10 @@ class Waterline:
         even = handed_out / (self.weight or 1.0)
         if self.contended:
             self.level = max(even, _level(rows, self.demand, handed_out))
-            self.deep = self.level * DEEP_US
         else:
             highest = rows[0][0] if rows else 0.0
             self.level = max(even, highest + (handed_out - self.demand) / (self.weight or 1.0))
-            self.deep = 0.0
+        self.deep = self.level * DEEP_US if self.demand > NEARLY * handed_out else 0.0
 
     def _rows(self, now: Micros) -> list[tuple[float, float]]:
         """Return (demand per weight, weight) of each living cell, highest first; cells without tenants end here."""
