@@ -147,9 +147,11 @@ class Planner:
     def _seats(self, principal: Principal) -> tuple[SeatCharge, ...]:
         tenant = self._policies.tenants.get(principal.tenant) if principal.kind in _PROVED else None
         credential = credential_rules(self._policies, principal)
-        limits = ((principal.name, credential), (key_name(tenant=principal.tenant), tenant))
+        holders = ((principal.name, credential, "credential"), (key_name(tenant=principal.tenant), tenant, "tenant"))
         return tuple(
-            SeatCharge(holder, rules.concurrency) for holder, rules in limits if rules and rules.concurrency is not None
+            SeatCharge(holder, rules.concurrency, whose)
+            for holder, rules, whose in holders
+            if rules and rules.concurrency is not None
         )
 
     def _share(

@@ -46,10 +46,14 @@ class Charge:
 
 @dataclass(frozen=True, slots=True)
 class SeatCharge:
-    """One seat of a concurrency limit: `holder` names who holds it, `seats` is how many there are."""
+    """One seat of a concurrency limit: `holder` names who holds it, `seats` is how many there are.
+
+    `whose` says whose limit it is, in the word a caller is told: `tenant` or `credential`.
+    """
 
     holder: str
     seats: Seats
+    whose: str = "credential"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +101,14 @@ class Plan:
 
 @dataclass(slots=True)
 class Refusal:
-    """One limit that said no. `wait_us` is when it could admit this cost at this class, or NEVER."""
+    """One limit that said no. `wait_us` is when it could admit this cost at this class, or NEVER.
+
+    `whose` tells two limits of one name apart: whose seats are taken (`SeatCharge.whose`).
+    """
 
     limit: str
     wait_us: Micros
+    whose: str = ""
 
 
 @dataclass(slots=True)

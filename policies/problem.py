@@ -62,16 +62,18 @@ _UNAVAILABLE = frozenset({Reason.POSTURE, Reason.CONNECTIONS})
 
 _DETAILS = {
     Reason.POLICY: "Policy {limit} allows {quota} and is asked for more.",
-    Reason.KEY: "{who} may spend {quota} and is asking for more.",
+    Reason.KEY: "{who} may spend {quota} and {is_} asking for more.",
     Reason.TENANT: "Tenant {tenant} may spend {quota} in all and is asking for more.",
-    Reason.CONCURRENCY: "{who} has as many requests in flight as it may have.",
-    Reason.PAUSED: "{who} is paused by the operator.",
+    Reason.CONCURRENCY: "{who} {has} as many requests in flight as {it} may have.",
+    Reason.PAUSED: "{who} {is_} paused by the operator.",
     Reason.CLASS: "Requests of class {cls} have all of the service that they may have for now.",
     Reason.SHARE: "The service is contended and tenant {tenant} has had its fair share for now.",
     Reason.BACKSTOP: "The service is at its capacity.",
     Reason.POSTURE: "Limits cannot be checked just now, and this request is not among those let through meanwhile.",
     Reason.CONNECTIONS: "No connection to the service behind came free in time.",
 }
+#: Whose seats were taken, if they are not those of who asked.
+_ALL_OF = "Tenant {tenant}, all its credentials together,"
 _NEVER_DETAIL = "{who} may spend nothing here: a quota is zero, and only its owner can have it raised."
 
 _CALLERS = {
@@ -81,6 +83,9 @@ _CALLERS = {
     Kind.PREFLIGHT: "Preflight requests from {credential}",
     Kind.REJECTED: "A caller at {credential} whose credential was not accepted",
 }
+
+_SINGULAR = {"is_": "is", "has": "has", "it": "it"}
+_PLURAL = {"is_": "are", "has": "have", "it": "they"}
 
 #: Integers of RFC 9651 have at most 15 digits.
 _LARGEST = 999_999_999_999_999
@@ -105,12 +110,12 @@ class _Limit:
 
 @dataclass(slots=True)
 class _Told:
-    """Everything told of a plan that no reading changes; `members` by limit, kind, and whether it is for ever."""
+    """Everything told of a plan that no reading changes; `members` by limit, whose, kind, and whether for ever."""
 
     wording: Wording
     limits: tuple[_Limit, ...]
     policy: tuple[bytes, bytes]
-    members: dict[tuple[str, Kind, bool], Members] = field(default_factory=dict)
+    members: dict[tuple[str, str, Kind, bool], Members] = field(default_factory=dict)
 
 
 class Wording:
@@ -138,7 +143,7 @@ class Wording:
         """Return the members of the problem that says `refusal`, in the order in which people read them."""
         never = refusal.wait_us == NEVER
         ready = self._of(plan).members
-        key = (refusal.limit, kind, never)
+        key = (refusal.limit, refusal.whose, kind, never)
         if key not in ready:
             ready[key] = self._unchanging(plan, refusal, kind, never=never)
         members = ready[key].copy()
@@ -154,6 +159,7 @@ class Wording:
         limit = refusal.limit
         type_uri, title = TYPES[reason_of(limit)]
         waits = {} if never else {"retry_after": 0, "retry_after_ms": 0}
+        whose = {"held_by": refusal.whose} if refusal.whose else {}
         return {
             "type": type_uri,
             "title": title,
@@ -161,6 +167,7 @@ class Wording:
             "detail": _detail(plan, refusal, kind),
             "instance": "",
             "limit": limit,
+            **whose,
             "violated-policies": (),
             "tenant": plan.tenant,
             "credential": plan.credential,
@@ -175,14 +182,15 @@ class Wording:
         return self._fields(verdict)
 
     def _draft(self, verdict: Verdict) -> Fields:
-        told = self._of(verdict.plan)
-        said = [
-            b"%b%d" % (limit.opening, left) if reset is None else b"%b%d;t=%d" % (limit.opening, left, reset)
-            for limit, left, reset in _standing(told, verdict.reading)
-        ]
-        if not said:
+        told, reading = self._of(verdict.plan), verdict.reading
+        if not reading.tokens:
             return []
-        return [told.policy, (b"ratelimit", said[0] if len(said) == 1 else b", ".join(said))]
+        if reading.refused or reading.tokens != told.tokens:
+            said = (b"ratelimit", _members(told, reading))
+            if reading.refused:
+                return [told.policy, said]
+            told.tokens, told.said = reading.tokens, said
+        return [told.policy, told.said]
 
     def _legacy(self, verdict: Verdict) -> Fields:
         """Tell of one limit: the one that refused, else the one with the least left."""
@@ -245,6 +253,15 @@ def _standing(told: _Told, reading: Reading) -> list[tuple[_Limit, int, int | No
     return standing
 
 
+def _members(told: _Told, reading: Reading) -> bytes:
+    """Return the members of the RateLimit field."""
+    said = [
+        b"%b%d" % (limit.opening, left) if reset is None else b"%b%d;t=%d" % (limit.opening, left, reset)
+        for limit, left, reset in _standing(told, reading)
+    ]
+    return said[0] if len(said) == 1 else b", ".join(said)
+
+
 def _tell(wording: Wording, plan: Plan) -> _Told:
     limits, policies = [], []
     for charge in plan.own:
@@ -271,11 +288,12 @@ def _window(rate: Rate) -> tuple[int, int]:
 
 def _detail(plan: Plan, refusal: Refusal, kind: Kind) -> str:
     quotas = [_spoken(_rate(charge)) for charge in plan.own if charge.limit == refusal.limit]
-    who = _CALLERS[kind].format(credential=plan.credential, tenant=plan.tenant)
+    caller = _ALL_OF if refusal.whose == "tenant" else _CALLERS[kind]
+    who = caller.format(credential=plan.credential, tenant=plan.tenant)
     template = _NEVER_DETAIL if refusal.wait_us == NEVER else _DETAILS[reason_of(refusal.limit)]
-    return template.format(
-        who=who, tenant=plan.tenant, limit=refusal.limit, cls=plan.cls.label, quota=quotas[0] if quotas else "less"
-    )
+    words = _PLURAL if kind is Kind.PREFLIGHT else _SINGULAR
+    quota = quotas[0] if quotas else "less"
+    return template.format(who=who, tenant=plan.tenant, limit=refusal.limit, cls=plan.cls.label, quota=quota, **words)
 
 
 def _spoken(rate: Rate) -> str:

@@ -35,7 +35,7 @@ _NOTHING_LOADS = (b"content-security-policy", b"default-src 'none'")
 _CHALLENGES = {"credential-required": b"Bearer"}
 _INVALID_TOKEN = b'Bearer error="invalid_token"'
 
-_TOO_MANY = Refusal(Reason.CONCURRENCY.value, SECOND)
+_TOO_MANY = Refusal(Reason.CONCURRENCY.value, SECOND, "tenant")
 _NO_CONNECTION = Refusal(Reason.CONNECTIONS.value, SECOND)
 
 
@@ -56,7 +56,7 @@ class Refuser:
 
     def refuse(self, decision: Decision, verdict: Verdict, refusal: Refusal, asked: Asked) -> Answer:
         """Return the refusal by the limit that `verdict` names."""
-        violated = tuple([one.limit for one in verdict.reading.refused]) or (refusal.limit,)
+        violated = tuple(dict.fromkeys([one.limit for one in verdict.reading.refused])) or (refusal.limit,)
         return self._limited(decision, verdict, refusal, verdict.retry_us, violated, asked)
 
     def no_connection(self, decision: Decision, verdict: Verdict, asked: Asked) -> Answer:

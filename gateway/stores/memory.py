@@ -200,7 +200,7 @@ class MemoryStore:
         seats = self._seats
         for seat in plan.seats:
             if seats.get(seat.holder, 0) >= seat.seats:
-                refused.append(Refusal("concurrency", SEAT_WAIT_US))  # noqa: PERF401 - nearly always nothing
+                refused.append(Refusal("concurrency", SEAT_WAIT_US, seat.whose))  # noqa: PERF401 - nearly always nothing
         return refused + _held(plan.holds, now) if plan.holds else refused
 
     def _shadow(self, plan: Plan, now: Micros) -> tuple[Refusal, ...]:

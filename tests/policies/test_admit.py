@@ -96,7 +96,7 @@ def test_buckets_and_seats_are_named_one_to_one(planner: Planner) -> None:
         "limit=tried,tenant=acme",
     ]
     assert [charge.pinned for charge in (*plan.own, *plan.shadow)] == [True, True, False, True, True]
-    assert plan.seats == (SeatCharge("tenant=acme,credential=ci", 3), SeatCharge("tenant=acme", 7))
+    assert plan.seats == (SeatCharge("tenant=acme,credential=ci", 3), SeatCharge("tenant=acme", 7, "tenant"))
 
 
 def test_batch_leaves_the_reserve_of_key_and_tenant(planner: Planner) -> None:

@@ -133,6 +133,29 @@ def test_the_wait_itself_is_told_unclamped_and_without_jitter() -> None:
     assert (told["retry_after"], told["retry_after_ms"]) == (60, 100_001)
 
 
+def test_the_detail_agrees_with_whom_it_names() -> None:
+    """Preflight requests are many, everybody else is one."""
+    told = [members(plan(charge("key", 2)), Refusal("key", 1), kind)["detail"] for kind in (Kind.PREFLIGHT, Kind.USER)]
+    assert str(told[0]).endswith("per second and are asking for more.")
+    assert str(told[1]).endswith("per second and is asking for more.")
+
+
+@pytest.mark.parametrize(
+    ("whose", "detail"),
+    [
+        ("tenant", "Tenant acme, all its credentials together, has as many requests in flight as it may have."),
+        ("credential", "Credential ci of tenant acme has as many requests in flight as it may have."),
+    ],
+)
+def test_concurrency_says_whose(whose: str, detail: str) -> None:
+    """Seats that others of the tenant took are the tenant's: the credential without a limit of its own is not blamed."""
+    of = plan()
+    first = members(of, Refusal("concurrency", SECOND, "credential" if whose == "tenant" else "tenant"))
+    told = members(of, Refusal("concurrency", SECOND, whose))
+    assert (told["detail"], told["held_by"]) == (detail, whose)
+    assert first["held_by"] != whose
+
+
 @pytest.mark.parametrize(
     ("kind", "opening"),
     [

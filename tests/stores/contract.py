@@ -153,6 +153,14 @@ class StoreContract:
         store.take(held, EPOCH)
         assert [refusal.limit for refusal in store.take(held, EPOCH).refused] == ["key", "concurrency"]
 
+    def test_full_seats_say_whose_they_are(self) -> None:
+        """A tenant whose seats are taken by one credential refuses the others in its own name."""
+        store = self.open(policy_set(), EPOCH)
+        tenants = SeatCharge("acme", 1, "tenant")
+        store.take(plan(charge(), seats=(SeatCharge("web", 5), tenants)), EPOCH)
+        refused = store.take(plan(charge(), seats=(SeatCharge("ci", 5), tenants)), EPOCH).refused
+        assert [(refusal.limit, refusal.whose) for refusal in refused] == [("concurrency", "tenant")]
+
     def test_own_limits_come_first(self) -> None:
         """What own limits refuse costs the backstop nothing, and does not list it."""
         narrow = plan(charge("key", 1, 1))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from gateway.ports import Store
 from gateway.stores.memory import MemoryStore
 from policies.charge import Plan, SeatCharge
+from policies.kernels.gcra import Bucket
 from policies.kernels.plain import PlainBackstop, PlainRefusal
 from policies.policy import PolicySet
 from policies.units import SECOND, Micros
@@ -153,8 +154,9 @@ def test_refused_request_changes_no_level_and_no_seat(trace: list[tuple[int, int
     for pause, which in trace:
         now += pause
         asked = replace(PLANS[which], seats=(SeatCharge("ci", 3),), share=plan().share)
-        for step in asked.own:
-            store._bucket(step, now)
+        found: list[Bucket] = []
+        for step in asked.own:  # without `found`, opening one may drop another that is full
+            found.append(store._bucket(step, now, found))
         before = books()
         if store.take(asked, now).refused:
             assert books() == before
