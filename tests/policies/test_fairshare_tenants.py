@@ -35,8 +35,8 @@ def test_unlisted_tenants_together_are_one() -> None:
     """However many they are, with the weight of one they get one share of five."""
     shares = service(500.0, 50.0)
     minted = tuple(Ask(f"minted-{index}", listed=False) for index in range(20))
-    press(shares, (*BUSY, *minted), 0.0, 5.0, 300.0)
-    taken = press(shares, (*BUSY, *minted), 5.0, 15.0, 300.0)
+    press(shares, (*BUSY, *minted), 0.0, 5.0, 125.0)
+    taken = press(shares, (*BUSY, *minted), 5.0, 15.0, 125.0)
     together = sum(taken[ask] for ask in minted)
     assert together / 10 == pytest.approx(100, rel=0.05)
     assert max(taken[ask] for ask in minted) <= 1.6 * together / 20

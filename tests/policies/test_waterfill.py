@@ -53,8 +53,8 @@ def test_more_tenants_than_one_slice_are_folded_in_all_the_same() -> None:
     ratios = [Ratio(1.0) for _ in range(3 * SLICE)]
     line.weight = float(len(ratios))
     for tick in range(40):
-        for ratio in random.sample(ratios, len(ratios)):
-            line.want(ratio, 1.0, EPOCH + tick * TICK + random.randrange(TICK))
+        for place, ratio in enumerate(random.sample(ratios, len(ratios))):
+            line.want(ratio, 1.0, EPOCH + tick * TICK + place * TICK // len(ratios))
         line.solve(1.0, EPOCH + (tick + 1) * TICK)
     line.solve(5 * len(ratios) / SECOND, EPOCH + 40 * TICK)
     assert line.demand * SECOND == pytest.approx(10 * len(ratios), rel=0.05)
