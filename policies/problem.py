@@ -110,12 +110,18 @@ class _Limit:
 
 @dataclass(slots=True)
 class _Told:
-    """Everything told of a plan that no reading changes; `members` by limit, whose, kind, and whether for ever."""
+    """Everything told of a plan that no reading changes; `members` by limit, whose, kind, and whether for ever.
+
+    `tokens` is what the last reading that refused nothing left, and `said` how that was told: a caller well within its
+    limits finds its buckets full again each time.
+    """
 
     wording: Wording
     limits: tuple[_Limit, ...]
     policy: tuple[bytes, bytes]
     members: dict[tuple[str, str, Kind, bool], Members] = field(default_factory=dict)
+    tokens: tuple[float, ...] = ()
+    said: tuple[bytes, bytes] = (b"ratelimit", b"")
 
 
 class Wording:
