@@ -49,8 +49,8 @@ class Background(threading.Thread):
         asyncio.run(self._main())
 
     def serve(self, jobs: Iterable[Job]) -> None:
-        """Run these jobs from now on, and no longer those of before."""
-        self.submit(self._serve(tuple(jobs))).result()
+        """Run these jobs from now on, and no longer those of before. Waits for neither."""
+        self.submit(self._serve(tuple(jobs)))
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Run `work` there; from any thread."""
@@ -70,10 +70,10 @@ class Background(threading.Thread):
         await self._serve(())
 
     async def _serve(self, jobs: tuple[Job, ...]) -> None:
-        for task in self._running:
+        before, self._running = self._running, [self._loop.create_task(_kept(job)) for job in jobs]
+        for task in before:
             task.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
-        self._running = [self._loop.create_task(_kept(job)) for job in jobs]
+        await asyncio.gather(*before, return_exceptions=True)
 
 
 async def _kept(job: Job) -> None:

@@ -79,7 +79,8 @@ class Introspection:
         self._waiting: dict[bytes, list[Callable[[], None]]] = {}
         self._of_address: dict[str, int] = {}
         self._down_until: Micros = 0
-        self._client: httpx.AsyncClient | None = None
+        self._client: httpx.AsyncClient
+        self._ready = asyncio.Event()
         self._background: Background | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._turns = asyncio.Semaphore(_PARALLEL)
@@ -175,10 +176,11 @@ class Introspection:
             auth=auth, verify=trusted(), trust_env=False, limits=limits, timeout=TIMEOUT_SECONDS
         ) as client:
             self._client = client
+            self._ready.set()
             try:
                 await asyncio.Event().wait()
             finally:
-                self._client = None
+                self._ready.clear()
 
     async def _ask(self, token: bytes, digest: bytes, address: str) -> None:
         told: _Told | None = None
@@ -203,8 +205,7 @@ class Introspection:
 
     async def _post(self, token: bytes) -> _Told:
         """Ask about one token (RFC 7662, 2.1)."""
-        if self._client is None:
-            raise FetchError("it is being started")
+        await self._ready.wait()
         form = {"token": token.decode("ascii"), "token_type_hint": "access_token"}
         headers = {"accept": "application/json", "accept-encoding": "identity"}
         async with self._client.stream("POST", self._section.url, data=form, headers=headers) as response:

@@ -192,15 +192,19 @@ class Exchange:
         if facts is None or (rejection is not None and rejection.status == 400):
             self._turn_away(rejection or _FAILED)
             return
-        self._pending = front.pipeline.ask(facts, head.headers, self._resume)
+        self._ask(facts, parsed)
+
+    def _ask(self, facts: RequestFacts, parsed: Parsed) -> None:
+        """Decide, once nobody has to be asked any more who sent it."""
+        self._pending = self._front.pipeline.ask(facts, self._head.headers, self._resume)
         if self._pending is None:
             self._decide(facts, parsed)
 
     def _resume(self) -> None:
-        """Go on, now that who sent it is known."""
+        """Go on. Whom to ask may have changed meanwhile, by a reload."""
         parsed, self._pending = self._parsed, None
         if parsed is not None and (facts := parsed.facts) is not None:
-            self._run(lambda: self._decide(facts, parsed))
+            self._run(lambda: self._ask(facts, parsed))
 
     def _decide(self, facts: RequestFacts, parsed: Parsed) -> None:
         front, rejection = self._front, parsed.rejection

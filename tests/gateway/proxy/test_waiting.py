@@ -22,16 +22,20 @@ class Asking:
         self._resolver = house.pipeline._resolver
         self.silent: Rejection | None = None
         self.waiting: list[Callable[[], None]] = []
+        self.known = False
 
     def resolve(self, headers: Headers, address: str, *, preflight: bool) -> Resolution:
         found = self._resolver.resolve(headers, address, preflight=preflight)
         return found if self.silent is None else Resolution(found.principal, self.silent, posture="closed")
 
-    def ask(self, headers: Headers, address: str, resume: Callable[[], None]) -> Callable[[], None]:
+    def ask(self, headers: Headers, address: str, resume: Callable[[], None]) -> Callable[[], None] | None:
+        if self.known:
+            return None
         self.waiting.append(resume)
         return lambda: self.waiting.remove(resume)
 
-    def answer(self) -> None:
+    def answer(self, *, known: bool = True) -> None:
+        self.known = known
         waiting, self.waiting = self.waiting, []
         for resume in waiting:
             resume()
@@ -81,6 +85,19 @@ def test_a_body_that_came_meanwhile_is_passed_on(house: House) -> None:
     exchange.body(b"abc")
     exchange.body_end()
     assert (bytes(house.call.body), house.call.did) == (b"abc", ["finish"])
+    house.call.respond()
+    assert house.books.ends == [("served", 200, "")]
+
+
+def test_a_reload_meanwhile_asks_anew(house: House) -> None:
+    """By the resolver in force; nobody is answered for having waited through it."""
+    _, told = begun(house)
+    before = asking(house)
+    house.pipeline.reload(house.policies, Asking(house))
+    before.answer(known=False)
+    assert told.status == 0
+    assert len(asking(house).waiting) == 1
+    asking(house).answer()
     house.call.respond()
     assert house.books.ends == [("served", 200, "")]
 
