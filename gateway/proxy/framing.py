@@ -52,7 +52,10 @@ _LARGE_HEAD = Rejection(431, "headers-too-large", "")
 _LARGE_TRAILER = Rejection(431, "headers-too-large", "The trailers or the chunk sizes are larger than is read.")
 
 _VERSIONS = frozenset({"1.1", "1.0"})
+#: What llhttp says of a version that is well-formed and that it does not know.
+_OTHER_VERSION = "Invalid HTTP version"
 _OF_HTTP_1_0 = frozenset({b"GET", b"HEAD", b"POST"})
+_BLANK = frozenset({b" ", b"\t"})
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 
 
@@ -184,8 +187,8 @@ class Framing(HttpToolsProtocol):
                     self._ignore_upgrade()
                 else:
                     break
-        except httptools.HttpParserError:
-            return self._fault or _MALFORMED
+        except httptools.HttpParserError as error:
+            return self._fault or (_VERSION if str(error) == _OTHER_VERSION else _MALFORMED)
         finally:
             self._data = b""
         return None
@@ -245,6 +248,9 @@ class Framing(HttpToolsProtocol):
         if self._state is State.BODY:
             self._weigh(weight)
             return
+        if value[-1:] in _BLANK:
+            # RFC 9112 section 5.1: whitespace around a value is no part of it; llhttp leaves what is behind it.
+            value = value.rstrip(b" \t")
         self.headers.append((name.lower(), value))
         self._weight += weight
         limits = self.post.limits
