@@ -148,7 +148,7 @@ def test_the_detail_agrees_with_whom_it_names() -> None:
     ],
 )
 def test_concurrency_says_whose(whose: str, detail: str) -> None:
-    """Seats that others of the tenant took are the tenant's: the credential without a limit of its own is not blamed."""
+    """Seats that others of the tenant took are the tenant's: a credential without a limit is not blamed."""
     of = plan()
     first = members(of, Refusal("concurrency", SECOND, "credential" if whose == "tenant" else "tenant"))
     told = members(of, Refusal("concurrency", SECOND, whose))
@@ -267,6 +267,15 @@ def test_telling_twice_tells_the_same() -> None:
     wording, of = Wording(), plan(charge("key", 4))
     told = [wording.members(of, Refusal("key", 1), 1, ("key",), Kind.USER, "x") for _ in range(2)]
     assert told[0] == told[1]
+
+
+def test_an_unchanged_standing_is_told_as_before() -> None:
+    """A refusal between two admitted requests, and a standing that changed, are told as they are."""
+    wording, of = Wording(), plan(charge("key", 4))
+    asked = [((7.0,), ()), ((7.0,), ()), ((7.0,), (Refusal("key", 2 * SECOND),)), ((7.0,), ()), ((3.9,), ())]
+    told = [dict(wording.fields(verdict(of, tokens, *refused)))[b"ratelimit"] for tokens, refused in asked]
+    full, waiting, less = b'"key";r=4;t=1', b'"key";r=4;t=2', b'"key";r=3;t=2'
+    assert told == [full, full, waiting, full, less]
 
 
 def test_off_tells_nothing() -> None:
