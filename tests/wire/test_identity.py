@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -17,6 +18,7 @@ from tests.wire.ledger import balanced
 from tests.wire.load import at_once
 from tests.wire.origin import Origin, Seen, serving
 from tests.wire.script import HANG, Answer
+from tests.wire.toml import merged, written
 
 __all__: list[str] = []
 
@@ -146,6 +148,24 @@ async def test_a_silent_service_is_answered_by_its_posture(tmp_path: Path, up: O
             (warning,) = gateway.ask("/readyz").json()["warnings"]
             assert warning.startswith("introspection fails: ")
     assert len(up.seen) == 1
+
+
+async def test_a_reload_loses_nobody(tmp_path: Path, up: Origin) -> None:
+    """Who waits to be known waits on, by whoever is to be asked now; jobs and keys stay."""
+    with serving() as service:
+        service.on("/introspect", lambda seen: replace(knows(seen), delay=0.5))
+        with running(tmp_path, up, introspecting(service)) as gateway:
+            job = registered(gateway, "acme/web")
+            waiting = asyncio.create_task(at_once(gateway.address, [request(token="opaque-acme")] * 10))
+            await asyncio.sleep(0.2)
+            section = introspecting(service, cache="2s")["auth"]["introspection"]
+            changed = merged(gateway.config, {"auth": {"introspection": section}})
+            gateway.file.write_text(written(changed), encoding="utf-8")
+            assert gateway.ask("/api/reload", "POST").status == 200
+            assert (await waiting).statuses == {200: 10}
+            assert (await call(gateway.address, request(token=job["token"]))).status == 200
+            assert (await call(gateway.address, request(token="opaque-acme"))).status == 200
+            assert gateway.ask("/readyz").json()["warnings"] == []
 
 
 async def test_a_preflight_is_answered_where_anonymous_callers_are_not(tmp_path: Path, up: Origin) -> None:
