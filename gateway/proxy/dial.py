@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +14,17 @@ from gateway.proxy.connection import Connection
 from gateway.proxy.failure import Failure, FailureKind
 
 __all__ = ["Dialler", "NotConnectedError", "tls_context"]
+
+
+#: What the system's word for a connection that cannot be made means; callers are told it, so it names no place.
+_NO_CONNECTION = {
+    errno.ECONNREFUSED: "the upstream refused the connection",
+    errno.ENOENT: "the upstream's socket is not there",
+    errno.EHOSTUNREACH: "the upstream is unreachable",
+    errno.ENETUNREACH: "the upstream is unreachable",
+    errno.EACCES: "the gateway is not allowed to connect to the upstream",
+    errno.EPERM: "the gateway is not allowed to connect to the upstream",
+}
 
 
 class NotConnectedError(Exception):
@@ -85,7 +97,8 @@ class Dialler:
         except OSError as error:
             if peer.url.tls and isinstance(error, ConnectionAbortedError | ConnectionResetError):
                 return _tls(peer, "the connection was closed")
-            return Failure(FailureKind.REFUSED, "no connection to the upstream", peer.name)
+            why = _NO_CONNECTION.get(error.errno or 0, "no connection to the upstream could be made")
+            return Failure(FailureKind.REFUSED, why, peer.name)
         finally:
             peer.load -= 1
 

@@ -32,7 +32,7 @@ __all__ = ["TICK", "Attempt", "Limits", "Pool"]
 TICK = 0.05
 
 _TOO_MANY = Failure(FailureKind.CONNECTIONS, "no connection to the upstream came free in time")
-_SHUT_DOWN = Failure(FailureKind.CLOSED, "the upstream is shut down")
+_SHUT_DOWN = Failure(FailureKind.CLOSED, "the gateway is stopping or was reconfigured, and waits no longer")
 
 
 @dataclass(frozen=True, slots=True)

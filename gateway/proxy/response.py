@@ -72,9 +72,10 @@ class Response:
             self._parser.feed_data(data)
         except httptools.HttpParserCallbackError as error:
             raise error.__context__ or error from None
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            # What the parser's library says of it is neither ours to promise nor for callers to read.
             self.keep = False
-            self._fail(f"the upstream's response is not HTTP/1.1: {error}")
+            self._fail("what the upstream responded with is not HTTP/1.1")
             return
         if self.status:
             self._choose_path()

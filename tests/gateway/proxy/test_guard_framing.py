@@ -188,6 +188,15 @@ async def test_very_many_upgrades_at_once(tmp_path: Path, origin: Origin) -> Non
         assert [(await caller.response()).status for _ in range(200)] == [200] * 200
 
 
+@pytest.mark.parametrize("version", [b"HTTP/1.2", b"HTTP/2.0", b"HTTP/3.0", b"HTTP/9.9"])
+@on_both_loops
+async def test_versions_that_are_not_spoken(tmp_path: Path, origin: Origin, version: bytes) -> None:
+    """A version that HTTP could have and that is not spoken here is 505, whether the parser knows it or not."""
+    async with wired(tmp_path, origin, quota=PLENTY) as gateway:
+        assert (await refused(gateway, b"GET / " + version + b"\r\nHost: a\r\n\r\n"))[0] == 505
+    assert targets(origin) == []
+
+
 @pytest.mark.parametrize("line", [b"OPTIONS / RTSP/1.0", b"DESCRIBE / RTSP/1.0", b"SOURCE / ICE/1.0"])
 @on_both_loops
 async def test_other_protocols_of_the_parser_are_not_http(tmp_path: Path, origin: Origin, line: bytes) -> None:

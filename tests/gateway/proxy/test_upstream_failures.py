@@ -52,11 +52,16 @@ def test_every_kind_has_a_status(kind: str, status: int) -> None:
 async def test_refused(tmp_path: Path) -> None:
     """Nobody listens, or there is no such socket file: 502, nothing sent, no address in what may be shown."""
     with _unused() as nobody:
-        for address in (nobody, f"unix:{tmp_path}/absent.sock"):
+        absent = f"unix:{tmp_path}/absent.sock"
+        for address, why in (
+            (nobody, "the upstream refused the connection"),
+            (absent, "the upstream's socket is not there"),
+        ):
             async with reaching(address) as upstream:
                 told = await get(upstream)
                 assert told.failure is not None
                 assert (told.kind, told.failure.status, told.sent) == ("refused", 502, 0)
+                assert told.failure.detail == why
                 place = address.removeprefix("http://")
                 assert place not in told.failure.detail
                 assert told.failure.address == place
@@ -177,6 +182,8 @@ async def test_no_protocol() -> None:
         async with reaching(origin) as upstream:
             told = await get(upstream)
             assert (told.kind, told.status) == ("protocol", 0)
+            assert told.failure is not None
+            assert told.failure.detail == "what the upstream responded with is not HTTP/1.1"
             told = await get(upstream)
             assert (told.kind, told.status, bytes(told.body)) == ("protocol", 200, b"hello")
             assert upstream.stats().idle == 0
