@@ -22,6 +22,7 @@ from urllib.parse import unquote
 import typer
 
 from gateway.errors import ConfigError, GatewayError
+from gateway.terminal.options import register
 
 if TYPE_CHECKING:
     from gateway.config import Loaded
@@ -39,6 +40,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+register(app)
 
 Config = Annotated[
     Path,

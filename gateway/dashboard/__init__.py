@@ -59,6 +59,7 @@ class Dashboard:
     ) -> None:
         self._telemetry = telemetry
         self._clock = clock
+        self._policies = policies
         self._recent = Recent(telemetry.codebook)
         self._view = View(telemetry, self._recent, Band(ready, policies, act_ids, clock), policies, shares, clock)
         self._sampled: Micros = 0
@@ -108,7 +109,7 @@ class Dashboard:
             }
             for one in self._telemetry.last_refusals.of(name)
         ]
-        return _json({"points": points, "last": last, "now": now // 1000})
+        return _json({"points": points, "last": last, "explain": self._past.explain(self._policies(), name)})
 
     def _sample(self, now: Micros) -> None:
         if now - self._sampled >= EVERY:

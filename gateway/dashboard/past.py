@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from gateway.clock import Clock
 from gateway.errors import GatewayError
+from gateway.history.explain import explain
 from gateway.history.keeper import History
 from gateway.history.series import Counted, Series
 from gateway.telemetry.codebook import Codebook, Tally
 from gateway.telemetry.figures import report
 from gateway.telemetry.slots import Cells
+from policies.policy import PolicySet
 from policies.request import Class
 from policies.units import SECOND, Micros
 
@@ -25,6 +28,8 @@ __all__ = ["SPANS", "Past"]
 
 #: Seconds to a point, and how many points.
 SPANS: Mapping[str, tuple[int, int]] = {"24h": (1800, 48), "90d": (86_400, 90)}
+#: There is no such file, so nothing has a past.
+_NOWHERE = Path("/nonexistent/history")
 _KEPT: Micros = 60 * SECOND
 
 
@@ -47,6 +52,14 @@ class Past:
             made = self._read(window, now // SECOND)
             self._kept[window] = (now + _KEPT, made)
             return made
+
+    def explain(self, policies: PolicySet, tenant: str) -> list[str]:
+        """Return the lines of `evenhand explain`; none of a tenant that nobody listed or saw."""
+        path = None if self._history is None else self._history.path
+        try:
+            return explain(policies, path or _NOWHERE, tenant).splitlines()
+        except GatewayError:
+            return []
 
     def _read(self, window: str, now: int) -> dict[str, Any]:
         if self._history is None:

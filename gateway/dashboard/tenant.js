@@ -54,12 +54,12 @@ export class Tenant {
       this.top.replaceChildren(el("p", { class: "dim" }, "Nothing is known of this tenant: it is not listed and has had no request."));
       return;
     }
-    this.head(known);
+    this.head(known, now.explain);
     this.draw(past && past.history && past.history.points?.length ? past.history : null, now);
     this.below(known, now);
   }
 
-  head(known) {
+  head(known, explain) {
     const row = known.windows[this.window] || known.windows["24h"], mark = grade(row.in_profile_success);
     const by = refusals(row);
     const card = (cls, name, value, below) => el("div", { class: `card ${cls}` }, el("p", { class: "name" }, name), el("p", { class: "big" }, value), el("p", { class: "below" }, below));
@@ -70,7 +70,7 @@ export class Tenant {
         card(row.within_share_refused ? "poor" : "", "Refused within share", number(row.within_share_refused), "must be 0"),
         card("", "Quota of all its credentials", quota(known.limits), known.limits?.provenance || (known.listed ? "no tenant bucket" : "not listed: a token vouches for it"))),
       el("ul", { class: "why" }, by.map(([limit, count]) => el("li", {}, el("span", { class: "chip" }, `${visible(limit)} `, el("b", {}, number(count))), ` ${spoken(limit)}`))),
-      known.explain ? el("p", { class: "explain" }, visible(known.explain).replaceAll("\u27e8U+000A\u27e9", "\n")) : "",
+      explain.length ? el("div", { class: "explain" }, explain.map((line) => el("p", {}, visible(line)))) : "",
       el("div", { class: "todo" },
         button("Pause its batch", () => askPause({ tenant: this.id, class: "batch" }), "primary"),
         button("Pause all of it", () => askPause({ tenant: this.id })),
