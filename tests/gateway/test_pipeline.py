@@ -12,7 +12,7 @@ import pytest
 from gateway.pipeline import Pipeline
 from gateway.ports import Decision, Headers, Rejection, Resolution
 from gateway.stores.memory import MemoryStore
-from policies.policy import Exemption, Match, Mode, PolicySet, Route
+from policies.policy import Characteristic, Exemption, Match, Mode, Policy, PolicySet, Route
 from policies.request import Class, Kind, Principal, RequestFacts
 from policies.units import SECOND, Micros
 from policies.verdict import Outcome
@@ -264,6 +264,22 @@ def test_exemption_ends_on_time() -> None:
     house.clock.at += SECOND
     decision = house.serve()
     assert (decision.exemption, decision.forward) == ("", True)
+
+
+def test_what_applies_is_forgotten_after_a_day(house: House) -> None:
+    """So that a policy nothing meets any more is seen; plans are compiled anew and buckets keep what was spent."""
+    house.pipeline.reload(
+        replace(POLICIES, policies=(Policy("named", Match(), (Characteristic.TENANT,), quota(1, 9)),)), ANSWERS
+    )
+    house.serve()
+    house.pipeline.tick(house.clock.at)
+    assert house.pipeline.applied == {"named"}
+    house.clock.at += 86_400 * SECOND
+    house.pipeline.tick(house.clock.at)
+    assert house.pipeline.applied == set()
+    house.pipeline.tick(house.clock.at)
+    house.serve()
+    assert house.pipeline.applied == {"named"}
 
 
 def test_reload_keeps_what_was_spent(house: House) -> None:

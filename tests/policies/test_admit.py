@@ -186,6 +186,19 @@ def test_exemption_is_planned_until_it_ends() -> None:
     assert planner.valid_until == FOREVER
 
 
+def test_what_applied_is_known_until_plans_are_renewed(planner: Planner) -> None:
+    """Policies that some request was asked by, in shadow too; never one that is off."""
+    assert planner.applied == set()
+    planner.plan(user(), INTERACTIVE, 1, "a", "GET")
+    assert planner.applied == {"tried", "per-address"}
+    planner.plan(job(), BATCH, UNMATCHED, "a", "GET")
+    assert planner.applied == {"tried", "per-address", "per-project"}
+    planner.renew(5)
+    assert planner.applied == set()
+    planner.plan(user(), INTERACTIVE, UNMATCHED, "a", "POST")
+    assert planner.applied == {"tried", "posts"}
+
+
 @given(st.integers(0, 10_000), st.floats(0, 100))
 def test_percent_is_stable_and_only_grows(key: int, percent: float) -> None:
     """A key that is enforced at some percentage is enforced at every higher one, in every process."""
