@@ -41,8 +41,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-register(app)
-
 Config = Annotated[
     Path,
     typer.Option("-c", "--config", envvar="EVENHAND_CONFIG", metavar="FILE", help="The configuration."),
@@ -266,3 +264,6 @@ def demo(
     from gateway.demo import run as run_demo  # noqa: PLC0415 - rule 3
 
     return run_demo(seconds, mode.value)
+
+
+register(app)
