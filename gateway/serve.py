@@ -16,6 +16,7 @@ Rules
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 import socket
