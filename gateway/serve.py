@@ -94,9 +94,6 @@ class _Process:
             loop.add_signal_handler(number, self._on_stop, number)
         gateway = self._gateway
         await gateway.start()
-        # What stands by now stays: with 10,000 tenants a full collection walks over it for hundreds of milliseconds.
-        gc.collect()
-        gc.freeze()
         section = gateway.settings.server
         server = self._server = Listener(
             configured(gateway.endpoint, lane(gateway.door), gateway.settings.websocket),

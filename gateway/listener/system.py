@@ -37,7 +37,8 @@ def quiet_collector() -> None:
     """Take what lives as long as the process out of the collector's sight, and let it look less often.
 
     A full collection walks every container there is, and the data plane waits for it: measured here, worst pauses of
-    17 to 37 ms became 2 ms. A request is let go of by its references alone, so nothing piles up in between.
+    17 to 37 ms became 2 ms; with 10,000 tenants they were hundreds of milliseconds. A request is let go of by its
+    references alone, so nothing piles up in between.
     """
     gc.collect()
     gc.freeze()
