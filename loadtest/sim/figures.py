@@ -98,6 +98,10 @@ class Figures:
         rows = self.group(group)
         return sum(row.admitted if cls is None else row.by_class[cls] for row in rows) / self.seconds
 
+    def least(self, group: str) -> float:
+        """Return the units per second of the tenant of a group that was admitted least."""
+        return min(row.admitted for row in self.group(group)) / self.seconds
+
     def off_fair(self, group: str) -> float:
         """Return by how much a tenant of a group misses exact max-min at most, as a part of it."""
         return max(abs(row.against_fair - 1.0) for row in self.group(group))
