@@ -16,7 +16,6 @@ Rules
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import signal
 import socket
