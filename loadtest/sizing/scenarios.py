@@ -15,6 +15,7 @@ from loadtest.sizing.world import DAY, SLOT, START, KeyWorld
 __all__ = [
     "SCENARIOS",
     "Outcome",
+    "clock_change",
     "freak",
     "idle_return",
     "monthly_job",
@@ -113,6 +114,22 @@ def idle_return(idle: int = 20) -> Outcome:
     return Outcome(ok, {"found": found, "refused in the first week": refused / wanted, "on its last day": last})
 
 
+def clock_change() -> Outcome:
+    """Run a nightly job at 02:30 of a local clock that is put forward and back: it is never refused."""
+    world = KeyWorld()
+    forward, back = START + 87, START + 297  # 29 March and 25 October 2026, Central Europe
+
+    def life(at: int, _: float) -> float:
+        local = at + (7200 if forward * DAY + 3600 <= at < back * DAY + 3600 else 3600)
+        return 50.0 if 9000 <= local % DAY < 9060 else 2.0 if 9 <= local % DAY // 3600 < 17 else 0.0
+
+    world.run(60, life)
+    quota = world.rate
+    world.run(back + 10 - world.today, life)
+    refused = sum(world.refused[day] for day in range(START + 30, world.today))
+    return Outcome(not refused and world.rate == quota, {"refused": refused, "quota": world.rate})
+
+
 def organic_growth(weeks: int = 26, weekly: float = 1.03) -> Outcome:
     """Growth of 3 % a week is followed for half a year without one refusal."""
     world = KeyWorld()
@@ -146,6 +163,7 @@ SCENARIOS: Mapping[str, Callable[[], Outcome]] = {
     "saturating": saturating,
     "saturating, across an hour": lambda: saturating(10, 2700),
     "organic-growth": organic_growth,
+    "clock-change": clock_change,
     "step x 1.7": lambda: step(1.7, 0),
     "step x 2.5": lambda: step(2.5, 1),
     "step x 4": lambda: step(4.0, 3),
