@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from gateway.config.places import Finding
+from gateway.config.addresses import Listen, UpstreamUrl
+from gateway.config.places import Finding, Place
+from gateway.config.reach import unmet
+from gateway.config.sections import UpstreamSection
 from gateway.config.settings import Settings
 from gateway.config.values import quoted
 from policies.units import SECOND, Micros
 
 __all__ = ["SOON", "advice"]
+
+#: Fewer characters than that of an admin token can be guessed by whoever may try for long enough.
+_GUESSED = 16
+_ANYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared, not bound
+_THIS_MACHINE = frozenset({"127.0.0.1", "localhost", "::1"})
 
 #: How long before its end an exemption is warned of.
 SOON: Micros = 7 * 86_400 * SECOND
@@ -40,6 +48,47 @@ def _everybody_believed(settings: Settings) -> Iterator[Finding]:
                 ("server", "trusted_proxies", index),
                 "trusts everybody, so any caller can choose the address it is charged to",
             )
+
+
+def _guessable(settings: Settings) -> Iterator[Finding]:
+    server = settings.server
+    if not server.admin.loopback and len(server.admin_token.get_secret_value()) < _GUESSED:
+        yield ("server", "admin_token"), f"is shorter than {_GUESSED} characters, and others than this machine may try"
+
+
+def _own_listener(settings: Settings) -> Iterator[Finding]:
+    """Tell of an upstream that is the gateway itself: every request would come back, and end as 508."""
+    sections: list[tuple[Place, UpstreamSection]] = [(("upstream",), settings.upstream)]
+    sections += [(("upstreams", name), section) for name, section in settings.upstreams.items()]
+    for place, section in sections:
+        for index, url in enumerate(section.addresses):
+            for key in ("listen", "admin"):
+                if _reaches(url, getattr(settings.server, key)):
+                    at: Place = (*place, "urls", index) if section.urls else (*place, "url")
+                    yield at, f"is [server] {key}, the gateway's own address, which is no service behind it"
+
+
+def _reaches(url: UpstreamUrl, listen: Listen) -> bool:
+    if url.unix or listen.unix:
+        return url.unix == listen.unix
+    here = url.host in _THIS_MACHINE and listen.host in _THIS_MACHINE | _ANYWHERE
+    return url.port == listen.port != 0 and (here or url.host == listen.host)
+
+
+def _same_issuer(settings: Settings) -> Iterator[Finding]:
+    first: dict[tuple[str, str], str] = {}
+    for kind in ("jwt", "job"):
+        for index, entry in enumerate(getattr(settings.auth, kind)):
+            there = first.setdefault((entry.issuer, entry.audience), f"auth.{kind}[{index}]")
+            if there != f"auth.{kind}[{index}]":
+                message = f"has issuer and audience of {there}, and only sees the tokens that that one refuses"
+                yield ("auth", kind, index, "issuer"), message
+
+
+def _shut(settings: Settings) -> Iterator[Finding]:
+    for name in ("interactive", "batch"):
+        if getattr(settings.classes, name).ceiling == 0:
+            yield ("classes", name, "ceiling"), f"is 0, so every request of class {name} is refused"
 
 
 def _any_namespace(settings: Settings) -> Iterator[Finding]:
@@ -79,7 +128,12 @@ def _expired(settings: Settings, now: Micros) -> Iterator[Finding]:
 _SOURCES: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
     _nobody_vouches,
     _everybody_believed,
+    _guessable,
+    _own_listener,
     _any_namespace,
+    _same_issuer,
+    _shut,
     _off,
     _unlimited_and_limited,
+    unmet,
 )

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gateway.config.places import Place, dotted
+from gateway.config.places import Place, dotted, lone_arrays
 from gateway.config.references import expand
 from gateway.config.toml import read_toml
 from gateway.config.values import Expanded, shown
@@ -99,6 +99,8 @@ class Document:
                 for index, entry in enumerate(value):
                     self._origins[*there, len(into[key])] = file, (*here, index)
                     into[key].append(entry)
+            elif {list, dict} == {type(into[key]), type(value)} and (below := lone_arrays(value, here)):
+                self.faults.append(self._fault(file, here, below))
             else:
                 self.faults.append(self._fault(file, here, f"expected to be set once, found {self.spoken(there)} too"))
 

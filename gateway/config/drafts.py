@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from gateway.config.faults import findings
-from gateway.config.places import Finding, Place
+from gateway.config.places import Finding, Place, lone_arrays
 from gateway.config.settings import Settings
 from gateway.config.suggest import nearest
 from gateway.config.table import Table, fields_of, is_array, table_in
@@ -68,7 +68,7 @@ def _check(made: Draft, name: str, info: FieldInfo, value: Any) -> None:
     elif is_array(info.annotation):
         if not isinstance(value, list):
             message = f"expected an array of tables, as [[{name}]] makes one, found {shown(value)}"
-            made.found.append(((name,), message))
+            made.found.append(((name,), lone_arrays(value, (name,)) or message))
             return
         for index, entry in enumerate(value):
             _part(made, (name, index), inner, inner.model_validate, entry)

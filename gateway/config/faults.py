@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pydantic import ValidationError
 
 from gateway.config.kinds import Kind
-from gateway.config.places import Finding, Place
+from gateway.config.places import Finding, Place, header
 from gateway.config.suggest import nearest
 from gateway.config.table import CONTRADICTION, Table, fields_of, follow, is_array, table_in
 from gateway.config.values import shown
@@ -26,11 +26,11 @@ def findings(error: ValidationError, table: type[Table], at: Place) -> Iterator[
             case kind if kind == CONTRADICTION:
                 yield from (((*place, key), message) for key, message in detail["ctx"]["faults"])
             case "missing":
-                yield place, _missing(table, loc)
+                yield place, _missing(table, at, loc)
             case "extra_forbidden":
                 yield place, _unknown(table, loc)
             case "tuple_type":
-                yield place, f"expected {_array(table, loc)}, found {shown(detail['input'])}"
+                yield place, f"expected {_array(table, at, loc)}, found {shown(detail['input'])}"
             case _:
                 yield place, f"expected a table, found {shown(detail['input'])}"
 
@@ -40,7 +40,7 @@ def _unknown(table: type[Table], loc: Place) -> str:
     return f"unknown key{nearest(str(loc[-1]), fields_of(known))}"
 
 
-def _missing(table: type[Table], loc: Place) -> str:
+def _missing(table: type[Table], at: Place, loc: Place) -> str:
     """Say what a key that is missing should have been, in its parser's own words."""
     _, field = follow(table, loc)
     kind = next((mark for mark in field.metadata if isinstance(mark, Kind)), None) if field else None
@@ -50,10 +50,10 @@ def _missing(table: type[Table], loc: Place) -> str:
     except ValueError as error:
         return str(error)
     array = field is not None and is_array(field.annotation)
-    return f"expected {_array(table, loc) if array else 'a table'}, found nothing"
+    return f"expected {_array(table, at, loc) if array else 'a table'}, found nothing"
 
 
-def _array(table: type[Table], loc: Place) -> str:
+def _array(table: type[Table], at: Place, loc: Place) -> str:
     _, field = follow(table, loc)
     tables = field is not None and table_in(field.annotation) is not None
-    return f"an array of tables, as [[{loc[-1]}]] makes one" if tables else "an array"
+    return f"an array of tables, as {header((*at, *loc))} makes one" if tables else "an array"

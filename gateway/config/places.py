@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from gateway.config.values import quoted
 
-__all__ = ["Finding", "Place", "dotted", "walk"]
+__all__ = ["Finding", "Place", "dotted", "header", "lone_arrays", "walk"]
 
 #: Keys of tables and indices of arrays, from the root.
 Place: TypeAlias = tuple[str | int, ...]
@@ -25,6 +25,19 @@ def dotted(place: Place) -> str:
         for step in place
     )
     return "".join(parts).removeprefix(".")
+
+
+def header(place: Place) -> str:
+    """Write the header of one more table in the array at `place`: `[[tenants.credentials]]`."""
+    return f"[[{dotted(tuple(step for step in place if isinstance(step, str)))}]]"
+
+
+def lone_arrays(value: object, place: Place) -> str:
+    """Say what to do about `[[tenants.credentials]]` that stands in its file without a `[[tenants]]` above; else ""."""
+    if not isinstance(value, dict) or not value or not all(isinstance(held, list) for held in value.values()):
+        return ""
+    below = header((*place, *list(value)[:1]))
+    return f"expected {header(place)} above {below} in the same file, found none"
 
 
 def walk(tree: Any, pattern: Place, at: Place = ()) -> Iterator[tuple[Place, Any]]:

@@ -29,6 +29,11 @@ _EXACTLY_ONE: tuple[tuple[Place, tuple[str, ...]], ...] = (
     (("exemptions", "*"), ("multiplier", "quota")),
 )
 
+_MAY_BE_EMPTY = frozenset({"urls", "jwks_file", "secret"})
+
+#: Of these keys both are there, or neither; an empty value counts as none.
+_TOGETHER: tuple[tuple[Place, tuple[str, str]], ...] = ((("server",), ("tls_certificate", "tls_key")),)
+
 #: Names that stand once in all files, or (second column) once among the entries of the same table.
 _UNIQUE: tuple[tuple[Place, int], ...] = (
     (("tenants", "*", "id"), 0),
@@ -63,9 +68,25 @@ def _one_each(document: Document) -> Iterator[Finding]:
             there = [key for key in keys if table.get(key) not in ("", [], None)]
             choice = f"{', '.join(keys[:-1])} or {keys[-1]}"
             if not there:
-                yield (*place, keys[0]), f"expected one of {choice}, found none"
+                empty = [key for key in keys if key in table]
+                if _MAY_BE_EMPTY.issuperset(empty):  # of any other its parser has said that it is empty
+                    yield (*place, (empty or keys)[0]), f"expected one of {choice}, found {_none_of(empty)}"
             elif len(there) > 1:
                 yield (*place, there[1]), f"expected only one of {choice}, found {' and '.join(there)}"
+
+
+def _none_of(empty: list[str]) -> str:
+    return f"{' and '.join(empty)} empty" if empty else "none"
+
+
+def _together(document: Document) -> Iterator[Finding]:
+    """Tell of one that is missing beside another, whatever else is wrong with that."""
+    for pattern, keys in _TOGETHER:
+        for place, table in walk(document.tree, pattern):
+            there = [key for key in keys if isinstance(table, dict) and table.get(key) not in ("", None)]
+            if len(there) == 1:
+                missing = next(key for key in keys if key not in there)
+                yield (*place, missing), f"expected a file beside {there[0]}, found none"
 
 
 def _unique(document: Document) -> Iterator[Finding]:
@@ -112,5 +133,5 @@ def _shared_store(made: Draft) -> Iterator[Finding]:
         )
 
 
-_OF_NAMES: tuple[Callable[[Document], Iterator[Finding]], ...] = (_one_each, _unique, _one_owner, _known)
+_OF_NAMES: tuple[Callable[[Document], Iterator[Finding]], ...] = (_one_each, _together, _unique, _one_owner, _known)
 _OF_AMOUNTS: tuple[Callable[[Draft], Iterator[Finding]], ...] = (_shared_store, too_small)

@@ -82,15 +82,12 @@ class ServerSection(Table):
     ipv6_prefix: Annotated[int, count(1, 128)] = option(64, doc="Leading bits of an IPv6 address that are one caller")
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
-        """One listener is not the other, an admin listener others can reach has a token, TLS has both its files."""
+        """One listener is not the other, an admin listener others can reach has a token, TLS files go together."""
         if self.listen.clashes(self.admin):
             yield "admin", f"expected another address than listen, found {self.admin} beside {self.listen}"
         if not self.admin.loopback and not self.admin_token.get_secret_value():
             yield "admin_token", f"expected a token, since {self.admin} is not loopback, found none"
-        if (self.tls_certificate is None) != (self.tls_key is None):
-            lone, other = ("tls_key", "tls_certificate") if self.tls_key else ("tls_certificate", "tls_key")
-            yield other, f"expected a file beside {lone}, found none"
-        elif self.tls_certificate and self.tls_key and (fault := tls_fault(self.tls_certificate, self.tls_key)):
+        if self.tls_certificate and self.tls_key and (fault := tls_fault(self.tls_certificate, self.tls_key)):
             yield "tls_certificate", fault
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from pathlib import Path
 from typing import Any
 
+from gateway.config.places import dotted
 from gateway.errors import ConfigError, Fault
 
 __all__ = ["read_toml"]
 
+# tomllib names a key by the repr of its parts.
+_KEYS = re.compile(r"\(['\"].*['\"],?\)", re.DOTALL)
 _WHERE = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re.DOTALL)
 #: A file of this size holds a hundred thousand tenants; a larger one is a device or a mistake.
 _LARGEST = 64 << 20
@@ -40,10 +44,15 @@ def _parsed(octets: bytes, name: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         found = _WHERE.fullmatch(str(error))
         what, line, column = found.groups() if found else (str(error), None, None)
+        what = _KEYS.sub(_as_written, what)
         where = f"line {line}, column {column}" if line else _position(octets, len(octets))
         raise _error(name, f"{where}: not TOML: {what[:1].lower()}{what[1:]}") from None
     except (RecursionError, ValueError):
         raise _error(name, f"{_position(octets, 0)}: not TOML: nesting or numbers beyond measure") from None
+
+
+def _as_written(keys: re.Match[str]) -> str:
+    return dotted(ast.literal_eval(keys[0]))
 
 
 def _position(octets: bytes, offset: int) -> str:

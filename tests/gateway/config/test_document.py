@@ -9,7 +9,7 @@ import pytest
 
 from gateway.config import load
 from gateway.errors import ConfigError
-from tests.gateway.config.documents import NOW, failures, loaded, written
+from tests.gateway.config.documents import NOW, VALID_PAT, failures, loaded, written
 from tests.gateway.proxy.certificates import Authority
 
 __all__: list[str] = []
@@ -139,6 +139,30 @@ def test_duplicates_name_both_files(tmp_path: Path) -> None:
     ]
 
 
+def test_what_is_below_an_entry_stays_in_its_file(tmp_path: Path) -> None:
+    """Credentials without their tenant above them belong to nobody, whichever file comes first."""
+    told = "tenants: expected [[tenants]] above [[tenants.credentials]] in the same file, found none"
+    included(tmp_path, a='[[tenants.credentials]]\nid = "ci"\n')
+    assert failures(tmp_path, INCLUDE + '[[tenants]]\nid = "acme"\n') == [f"tenants.d/a.toml: {told}"]
+    assert failures(tmp_path, INCLUDE) == [f"tenants.d/a.toml: {told}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[upstream]\n[upstream]\n", "line 2, column 10: not TOML: cannot declare upstream twice"),
+        ("[a.'b c']\n[a.'b c']\n", 'line 2, column 9: not TOML: cannot declare a."b c" twice'),
+        ('[a."x\'y"]\n[a."x\'y"]\n', 'line 2, column 9: not TOML: cannot declare a."x\'y" twice'),
+    ],
+)
+def test_a_key_is_named_as_toml_writes_it(text: str, told: str, tmp_path: Path) -> None:
+    """Not as the library that reads it would."""
+    (tmp_path / "gateway.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path / "gateway.toml", {}, NOW)
+    assert [fault.message for fault in caught.value.faults] == [told]
+
+
 def test_what_cannot_be_included_is_told_with_all_else(tmp_path: Path) -> None:
     """A name that is not there, a file that is no TOML, one that would include more."""
     included(tmp_path, a="x = ", b='include = ["c.toml"]\n')
@@ -259,6 +283,10 @@ def test_tls_takes_a_certificate_and_its_key(tmp_path: Path) -> None:
     assert failures(tmp_path, '[server]\ntls_certificate = "a.pem"\n') == [
         "server.tls_key: expected a file beside tls_certificate, found none"
     ]
+    assert failures(tmp_path, '[server]\ntls_certificate = "gone.pem"\n') == [
+        'server.tls_certificate: expected a file that can be read, found "gone.pem": No such file or directory',
+        "server.tls_key: expected a file beside tls_certificate, found none",
+    ]
     (told,) = failures(tmp_path, '[server]\ntls_certificate = "a.pem"\ntls_key = "a.pem"\n')
     assert told.startswith("server.tls_certificate: expected PEM files of a certificate and its own unencrypted key")
 
@@ -275,7 +303,7 @@ def test_a_certificate_with_its_key_is_good(tmp_path: Path) -> None:
 def test_now_is_read_from_the_clock_if_nobody_tells(tmp_path: Path) -> None:
     """A command has no other way to know what is past."""
     text = '[auth]\nunknown = "anonymous"\n[[tenants]]\nid = "a"\n'
-    text += '[[tenants.credentials]]\nid = "c"\nexpires = 2020-01-01T00:00:00Z\n'
+    text += f'[[tenants.credentials]]\nid = "c"\npat = "{VALID_PAT}"\nexpires = 2020-01-01T00:00:00Z\n'
     path = written(tmp_path, text)
     past = "tenants[0].credentials[0].expires: is past, so this credential proves nothing"
     assert [str(warning) for warning in load(path, {}).warnings] == [past]
