@@ -23,10 +23,6 @@ Rules
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import select
-import socket
-import struct
 from collections import deque
 from typing import Any
 
@@ -35,6 +31,7 @@ from uvicorn.server import ServerState
 
 from gateway.ports import Rejection
 from gateway.proxy.deadlines import Deadlines
+from gateway.proxy.ends import close_by_reset, hung_up
 from gateway.proxy.framing import Framing, State
 from gateway.proxy.turn import Limits, Post, Turn
 from policies.units import SECOND, Micros
@@ -55,9 +52,6 @@ STALL_US: Micros = 60 * SECOND
 SOON_SECONDS = 0.02
 #: How often a connection that is not read is looked at, whether its caller is still there.
 LOOK_US: Micros = SECOND // 4
-
-#: Closing discards what was not sent and says so by RST.
-_AT_ONCE = struct.pack("ii", 1, 0)
 
 _PARTIAL = Rejection(400, "bad-framing", "The connection was closed inside a request.")
 _SLOW_HEAD = Rejection(408, "request-timeout", "The head of the request took too long to arrive.")
@@ -111,8 +105,7 @@ class Guard(Framing):
         """Let go of the socket: it is closed, or another protocol's from here on."""
         self._deadlines.forget(self)
         self.connections.discard(self)
-        # Or each would keep the other until the collector comes.
-        self.parser = None  # type: ignore[assignment]
+        self.parser = None  # type: ignore[assignment] # or each would keep the other until the collector comes
 
     def surrender(self) -> bytes:
         """Let go of the socket, which is another protocol's now; return what came for it."""
@@ -147,7 +140,7 @@ class Guard(Framing):
         """See whether the half-closed caller has answered by a reset: a loop that does not read is not told."""
         if self.transport.is_closing() or self._state is State.LINGER:
             return
-        if _hung_up(self.transport):
+        if hung_up(self.transport):
             self._leave()
             self.transport.abort()
         else:
@@ -232,7 +225,7 @@ class Guard(Framing):
                 self._stalled_at = now + STALL_US / SECOND
             elif now >= self._stalled_at:
                 return True
-        return self.flow.read_paused and _hung_up(self.transport)
+        return self.flow.read_paused and hung_up(self.transport)
 
     def _cut(self) -> None:
         """Cut a lingering connection, unless the caller is still taking its answer."""
@@ -290,8 +283,7 @@ class Guard(Framing):
         self._queue.clear()
         self._state = State.LINGER
         if reset:
-            with contextlib.suppress(OSError):
-                self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+            close_by_reset(self.transport)
         self.transport.abort()
 
     def pending(self, turn: Turn) -> bool:
@@ -395,10 +387,3 @@ class Guard(Framing):
         self.transport.write_eof()
         self.flow.resume_reading()
         self._within(LINGER_US)
-
-
-def _hung_up(transport: asyncio.Transport) -> bool:
-    """Return whether the peer has reset the connection; a loop that does not read hears of it only by writing."""
-    poll = select.poll()
-    poll.register(transport.get_extra_info("socket").fileno(), 0)
-    return bool(poll.poll(0))
