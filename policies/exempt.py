@@ -12,14 +12,24 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from fractions import Fraction
+from typing import NamedTuple
 
 from policies.cost import route_name
-from policies.policy import Exemption, PolicySet, Quota
+from policies.policy import Exemption, Match, PolicySet, Quota
 from policies.request import Class, Principal
 from policies.units import Micros, Rate
 
-__all__ = ["bucket_suffix", "in_force", "next_expiry", "raised"]
+__all__ = ["Standing", "bucket_suffix", "in_force", "next_expiry", "raised", "standing"]
+
+
+class Standing(NamedTuple):
+    """How a bucket stands whatever is asked: its quota, the exemption that made it so, and those for a part of it."""
+
+    quota: Quota
+    exemption: Exemption | None
+    in_part: tuple[Exemption, ...]
 
 
 def in_force(
@@ -47,6 +57,31 @@ def raised(limit: str, quota: Quota, exemptions: Iterable[Exemption]) -> tuple[Q
         if offer is not None and offer.rate.per_second > best[0].rate.per_second:
             best = (offer, exemption)
     return best
+
+
+def standing(policies: PolicySet, limit: str, quota: Quota, principal: Principal, now: Micros) -> Standing:
+    """Return how the `key` or `tenant` bucket of `principal`, ordinarily of `quota`, stands at `now`.
+
+    What raises only some of its requests counts them in a bucket of its own (rule 3), so it is named and not applied.
+    """
+    live = [
+        exemption
+        for exemption in policies.exemptions
+        if now < exemption.expires_us and _concerns(policies, exemption.match, limit, principal)
+    ]
+    effective, made = raised(limit, quota, [one for one in live if not bucket_suffix(limit, one)])
+    narrow = [one for one in live if bucket_suffix(limit, one) and raised(limit, effective, (one,))[1] is not None]
+    return Standing(effective, made, tuple(narrow))
+
+
+def _concerns(policies: PolicySet, match: Match, limit: str, principal: Principal) -> bool:
+    """Return whether some request of the bucket is covered."""
+    wide = replace(match, route=None, cls=None, method=None)
+    if limit == "key":
+        return wide.covers(principal, Class.INTERACTIVE, "", "")
+    tenant = policies.tenants.get(principal.tenant)
+    held = match.credential is None or (tenant is not None and match.credential in tenant.credentials)
+    return match.tenant == principal.tenant or (match.tenant is None and held)
 
 
 def _offer(limit: str, quota: Quota, exemption: Exemption) -> Quota | None:

@@ -81,14 +81,14 @@ class Api:
 
     def limits(self, request: Request) -> Response:
         """`GET /api/limits`."""
-        policies = self._policies()
+        policies, now = self._policies(), self._clock.now()
         members = {
             "mode": policies.mode.value,
             "backstop": quota_members(policies.backstop),
-            "policies": list(policy_rows(policies)),
-            "tenants": [tenant_row(policies, tenant) for tenant in policies.tenants.values()],
+            "policies": list(policy_rows(policies, now)),
+            "tenants": [tenant_row(policies, tenant, now) for tenant in policies.tenants.values()],
         }
-        return json_list(members, "keys", key_rows(policies))
+        return json_list(members, "keys", key_rows(policies, now))
 
     def tenant(self, request: Request) -> Response:
         """`GET /api/tenants/{id}`; 404 for one that is neither listed nor counted."""
@@ -103,8 +103,8 @@ class Api:
             {
                 "tenant": name,
                 "listed": listed is not None,
-                "limits": None if listed is None else tenant_row(policies, listed),
-                "credentials": [] if listed is None else list(credential_rows(policies, listed)),
+                "limits": None if listed is None else tenant_row(policies, listed, self._clock.now()),
+                "credentials": [] if listed is None else list(credential_rows(policies, listed, self._clock.now())),
                 "windows": {window: _detail(row) for window, row in windows.items()},
                 "history": history,
             }

@@ -4,19 +4,23 @@ Rules
 1. Quotas come from `policies.sizing`, which is what the planner asks; nothing is worked out a second time here.
 2. Keys are those of configured credentials, and the projects and credentials of tokens that history knows. What else
    callers bring into being is listed once per kind, with the quota that each of them has.
-3. A sized quota comes with where it is from: the same words and arithmetic as `evenhand explain`.
+3. A quota is the effective one: where an exemption raises it, `provenance` names that, and `ordinary` is the quota
+   without. Exemptions of only some requests of a bucket have one of their own; they stand in `exempted_in_part`.
+4. A sized quota comes with where it is from: the same words and arithmetic as `evenhand explain`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import unquote
 
 from gateway.history.provenance import members
 from gateway.telemetry.gauges import KeyQuota
-from policies.policy import CredentialRules, PolicySet, Quota, TenantRules
+from policies.exempt import standing
+from policies.policy import CredentialRules, Exemption, PolicySet, Quota, TenantRules
 from policies.request import ANONYMOUS, REJECTED, Kind, Principal
 from policies.sizing import Effective, credential_rules, effective_key, effective_tenant
+from policies.units import Micros
 
 __all__ = ["Row", "credential_rows", "key_quotas", "key_rows", "policy_rows", "quota_members", "tenant_row"]
 
@@ -33,30 +37,32 @@ def quota_members(quota: Quota | None) -> Row | None:
     return {"rate": str(quota.rate), "per_second": float(quota.rate.per_second), "burst": quota.burst}
 
 
-def key_rows(policies: PolicySet) -> Iterator[Row]:
+def key_rows(policies: PolicySet, now: Micros) -> Iterator[Row]:
     """Yield a row per key: configured ones, those that history knows, each kind that callers bring into being."""
     for tenant in policies.tenants.values():
-        yield from credential_rows(policies, tenant)
+        yield from credential_rows(policies, tenant, now)
     for principal in _known(policies):
-        yield _key_row(policies, principal)
+        yield _key_row(policies, principal, now)
     for kind, owner in _BROUGHT.items():
-        yield _key_row(policies, Principal(kind, owner, _EACH))
+        yield _key_row(policies, Principal(kind, owner, _EACH), now)
 
 
-def credential_rows(policies: PolicySet, tenant: TenantRules) -> Iterator[Row]:
+def credential_rows(policies: PolicySet, tenant: TenantRules, now: Micros) -> Iterator[Row]:
     """Yield a row per configured credential of one tenant."""
     for rules in tenant.credentials.values():
-        yield _key_row(policies, Principal(Kind.USER, tenant.id, rules.id), rules)
+        yield _key_row(policies, Principal(Kind.USER, tenant.id, rules.id), now, rules)
 
 
-def tenant_row(policies: PolicySet, tenant: TenantRules) -> Row:
+def tenant_row(policies: PolicySet, tenant: TenantRules, now: Micros) -> Row:
     """Return the row of what all credentials of a tenant may spend together."""
     row: Row = {"tenant": tenant.id, "weight": tenant.weight, "concurrency": tenant.concurrency}
-    return row | _effective(effective_tenant(policies, Principal(Kind.USER, tenant.id, _EACH)))
+    principal = Principal(Kind.USER, tenant.id, _EACH)
+    return row | _effective(policies, "tenant", effective_tenant(policies, principal), principal, now)
 
 
-def policy_rows(policies: PolicySet) -> Iterator[Row]:
-    """Yield a row per named policy."""
+def policy_rows(policies: PolicySet, now: Micros) -> Iterator[Row]:
+    """Yield a row per named policy; an exemption of it is always one of some requests."""
+    live = [exemption for exemption in policies.exemptions if now < exemption.expires_us]
     for policy in policies.policies:
         match = policy.match
         yield {
@@ -65,6 +71,7 @@ def policy_rows(policies: PolicySet) -> Iterator[Row]:
             "mode": policy.mode.value,
             "percent": policy.percent,
             "quota": quota_members(policy.quota),
+            **_in_part([one for one in live if policy.name in one.policies and one.multiplier is not None]),
             "match": {
                 "identity": "any" if match.identity is None else match.identity.value,
                 "tenant": match.tenant,
@@ -76,11 +83,13 @@ def policy_rows(policies: PolicySet) -> Iterator[Row]:
         }
 
 
-def key_quotas(policies: PolicySet) -> Iterable[KeyQuota]:
-    """Yield what `evenhand_key_quota` shows."""
+def key_quotas(policies: PolicySet, now: Micros) -> Iterable[KeyQuota]:
+    """Yield what `evenhand_key_quota` shows: exemptions of all requests of a key included."""
     for tenant in policies.tenants.values():
         for credential in tenant.credentials:
-            quota = effective_key(policies, Principal(Kind.USER, tenant.id, credential)).quota
+            principal = Principal(Kind.USER, tenant.id, credential)
+            ordinary = effective_key(policies, principal).quota
+            quota = standing(policies, "key", ordinary, principal, now).quota
             yield tenant.id, credential, float(quota.rate.per_second)
 
 
@@ -93,14 +102,18 @@ _BROUGHT = {
 }
 
 
-def _key_row(policies: PolicySet, principal: Principal, rules: CredentialRules | None = None) -> Row:
+def _key_row(policies: PolicySet, principal: Principal, now: Micros, rules: CredentialRules | None = None) -> Row:
     row: Row = {
         "tenant": principal.tenant,
         "credential": principal.credential,
         "identity": principal.kind.value,
         "concurrency": None if rules is None else rules.concurrency,
     }
-    return row | _effective(effective_key(policies, principal))
+    return row | _effective(policies, "key", effective_key(policies, principal), principal, now)
+
+
+def _in_part(exemptions: Sequence[Exemption]) -> Row:
+    return {"exempted_in_part": [one.name for one in exemptions]} if exemptions else {}
 
 
 def _known(policies: PolicySet) -> Iterator[Principal]:
@@ -114,12 +127,16 @@ def _known(policies: PolicySet) -> Iterator[Principal]:
             yield principal
 
 
-def _effective(effective: Effective | None) -> Row:
+def _effective(policies: PolicySet, limit: str, effective: Effective | None, principal: Principal, now: Micros) -> Row:
     if effective is None:
         return {"quota": None, "mode": None, "provenance": None}
+    stands = standing(policies, limit, effective.quota, principal, now)
+    raised = stands.exemption
     return {
-        "quota": quota_members(effective.quota),
+        "quota": quota_members(stands.quota),
         "mode": effective.mode.value,
-        "provenance": effective.provenance,
+        "provenance": effective.provenance if raised is None else f"exemption {raised.name}",
+        **({} if raised is None else {"ordinary": quota_members(effective.quota)}),
+        **_in_part(stands.in_part),
         **({} if effective.sized is None else {"sizing": members(effective.sized)}),
     }

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from policies.cost import UNMATCHED
-from policies.exempt import bucket_suffix, in_force, next_expiry, raised
+from policies.exempt import bucket_suffix, in_force, next_expiry, raised, standing
 from policies.policy import Exemption, Match, Route
 from policies.request import Class, Kind
 from policies.units import SECOND
-from tests.policies.documents import policy_set, quota, user
+from tests.policies.documents import acme, credential, policy_set, quota, tenants, user
 
 __all__: list[str] = []
 
@@ -40,6 +40,37 @@ def test_in_force_until_it_ends(match: Match, now: int, covered: bool) -> None:
     assert in_force(policies, user(), Class.INTERACTIVE, UNMATCHED, "GET", now) == (
         () if match.route or not covered else policies.exemptions
     )
+
+
+_TENANTS = tenants(acme(credential("ci", quota(10, 20)), quota=quota(50, 100)))
+
+
+@pytest.mark.parametrize(
+    ("match", "change", "key", "tenant"),
+    [
+        (Match(tenant="acme"), {"multiplier": 4.0}, (40, "whole"), (200, "whole")),
+        (Match(tenant="acme"), {"quota": quota(300, 300)}, (10, ""), (300, "whole")),
+        (Match(tenant="acme", credential="ci"), {"quota": quota(300, 300)}, (300, "whole"), (50, "")),
+        (Match(tenant="acme", credential="ci"), {"multiplier": 4.0}, (40, "whole"), (50, "part")),
+        (Match(credential="ci"), {"multiplier": 4.0}, (40, "whole"), (50, "part")),
+        (Match(credential="other"), {"multiplier": 4.0}, (10, ""), (50, "")),
+        (Match(tenant="acme", identity=Kind.JOB), {"multiplier": 4.0}, (10, ""), (50, "part")),
+        (Match(tenant="acme", route="login"), {"multiplier": 4.0}, (10, "part"), (50, "part")),
+        (Match(tenant="acme", cls=Class.BATCH), {"multiplier": 4.0}, (10, "part"), (50, "part")),
+        (Match(tenant="acme", method="POST"), {"multiplier": 1.0}, (10, ""), (50, "")),
+        (Match(tenant="beta"), {"multiplier": 4.0}, (10, ""), (50, "")),
+    ],
+)
+def test_how_a_bucket_stands(
+    match: Match, change: dict[str, Any], key: tuple[int, str], tenant: tuple[int, str]
+) -> None:
+    """What raises all requests of a bucket is its quota; what raises some of them is named beside it; till it ends."""
+    policies = policy_set(exemptions=(exemption(match=match, **change),), tenants=_TENANTS)
+    for limit, ordinary, (rate, how) in (("key", quota(10, 20), key), ("tenant", quota(50, 100), tenant)):
+        stands = standing(policies, limit, ordinary, user(), 0)
+        assert stands.quota.rate.per_second == rate
+        assert (stands.exemption is not None, bool(stands.in_part)) == (how == "whole", how == "part")
+        assert standing(policies, limit, ordinary, user(), 10 * SECOND) == (ordinary, None, ())
 
 
 def test_next_expiry() -> None:

@@ -171,6 +171,47 @@ async def test_limits_lists_every_key_with_its_quota_and_where_it_comes_from(tmp
     )
 
 
+EXEMPTED = """
+[[exemptions]]
+name = "launch"
+match = { tenant = "acme" }
+multiplier = 4
+reason = "launch week"
+owner = "sre"
+expires = 2035-01-01T00:00:00Z
+[[exemptions]]
+name = "gets"
+match = { tenant = "acme", method = "GET" }
+multiplier = 9
+policies = ["login"]
+reason = "launch week"
+owner = "sre"
+expires = 2035-01-01T00:00:00Z
+"""
+
+
+async def test_an_exemption_shows_in_every_quota_it_raises(tmp_path: Path) -> None:
+    """Rate, burst and provenance are those in force, in the API and in `/metrics`; after its end the ordinary ones."""
+    served = Served(tmp_path, TENANTS + EXEMPTED)
+    found = (await served.ask("/api/limits")).json()
+    key = next(row for row in found["keys"] if row["credential"] == "ci")
+    assert (key["quota"], key["provenance"]) == (
+        {"rate": "320/s", "per_second": 320.0, "burst": 640.0},
+        "exemption launch",
+    )
+    assert (key["ordinary"]["rate"], key["exempted_in_part"]) == ("80/s", ["gets"])
+    (tenant,) = found["tenants"]
+    assert (tenant["quota"]["rate"], tenant["provenance"]) == ("800/s", "exemption launch")
+    (policy,) = found["policies"]
+    assert policy["exempted_in_part"] == ["gets"]
+    served.record(Event("acme"))
+    scraped = (await served.ask("/metrics")).text
+    assert 'evenhand_key_quota{credential="ci",tenant="acme"} 320' in scraped
+    served.clock.at = 2_051_222_400 * 1_000_000
+    key = next(row for row in (await served.ask("/api/limits")).json()["keys"] if row["credential"] == "ci")
+    assert (key["quota"]["rate"], key["provenance"], "ordinary" in key) == ("80/s", "configured", False)
+
+
 async def test_one_tenant_in_full(tmp_path: Path) -> None:
     """Credentials, quotas, every window, refusals by limit, what was rejected and what shadow would have done."""
     served = Served(tmp_path, TENANTS)
