@@ -106,13 +106,13 @@ class Roster:
         elif self._unlisted < self.max_unlisted:
             member = self._minted(ask.weight, now)
             if not self._unlisted:
-                self.line.weight += self.group.weight
+                self.line.join(self.group.weight)
             self._unlisted += 1
         else:
             if self._overflow is None:
                 self._overflow = self._minted(1.0, now)
             return self._overflow
-        member.line.weight += member.weight
+        member.line.join(member.weight)
         self.members[ask.tenant] = member
         self._order.append((ask.tenant, member))
         return member
@@ -124,9 +124,9 @@ class Roster:
 
     def _drop(self, tenant: str, member: Member) -> None:
         member.leave()
-        member.line.weight -= member.weight
+        member.line.part(member.weight)
         del self.members[tenant]
         if member.group is not None:
             self._unlisted -= 1
             if not self._unlisted:
-                self.line.weight -= self.group.weight
+                self.line.part(self.group.weight)

@@ -12,13 +12,13 @@ request and 0 before it, so the smaller of that and a * w would be too small on 
 
 The others would have to be sorted by d_i / w_i, which takes milliseconds that the data plane does not have. Here it is
 never done. All demand decays alike, so the *logarithm* of d_i / w_i plus the elapsed time is a number that decay leaves
-alone: it changes only when the tenant asks for something. Tenants are kept in cells 2 % wide of that number, a cell
+alone: it changes only when the tenant asks for something. Tenants are kept in cells 3 % wide of that number, a cell
 holding how much weight and demand its tenants have together. To fold a request in moves one tenant from one cell to
 another; to solve looks at the occupied cells, a few hundred, however many the tenants are.
 
 Rules
 1. Demand is folded in at most `SLICE` tenants at a time, so no call here takes longer than a fraction of a millisecond.
-2. A tenant is active while its cell lives: 3 s after the last demand in it, when e**-10 of that demand is left.
+2. A tenant is active while its cell lives: 2 s after the last demand in it, when a thousandth of that is left.
 3. Demand above what the own limits let through is never folded in: the caller of `want` sees to that.
 4. The level is never below an even part for everybody and never infinite. Below P it is the highest d/w plus an equal
    part of what is free.
@@ -38,11 +38,11 @@ __all__ = ["SLICE", "Cell", "Ratio", "Waterline"]
 #: Decay per microsecond: 0.7 is left of an estimate after 100 ms.
 DECAY: Final = -log(0.7) / 100_000
 #: Most tenants folded in by one call.
-SLICE: Final = 256
+SLICE: Final = 128
 #: A cell's width, as a logarithm; what is in one cell is treated as one tenant of their mean ratio.
-WIDTH: Final = 0.02
+WIDTH: Final = 0.03
 #: How long a cell outlives its last demand.
-LIFE_US: Final = 3 * SECOND
+LIFE_US: Final = 2 * SECOND
 #: How much of its share a tenant may save up while more is wanted than there is.
 DEEP_US: Final = SECOND // 4
 #: That holds from this part of what is handed out on: at the very edge, demand is now above it and now below.
@@ -92,7 +92,7 @@ class Waterline:
 
     __slots__ = (
         "_cells", "_folded_us", "_light", "_origin_us", "contended", "deep", "demand", "fresh", "level", "light",
-        "light_before", "solved_us", "virtual_base", "weight",
+        "light_before", "solved_us", "tenants", "virtual_base", "weight",
     )  # fmt: skip
 
     def __init__(self, level: float, now: Micros) -> None:
@@ -100,8 +100,9 @@ class Waterline:
         self.virtual_base = 0.0
         self.solved_us = now
         self.demand = 0.0
-        #: Weight of all tenants there are, active or not.
+        #: Weight of all tenants there are, active or not, and their number.
         self.weight = 0.0
+        self.tenants = 0
         #: Units taken since the last fold by tenants with much left in their share bucket, and before; the estimate.
         self.light = 0.0
         self.light_before = 0.0
@@ -119,6 +120,16 @@ class Waterline:
     def virtual(self, now: Micros) -> float:
         """Return the virtual time: request units that one unit of weight was due so far."""
         return self.virtual_base + (now - self.solved_us) * self.level
+
+    def join(self, weight: float) -> None:
+        """Count a tenant in."""
+        self.tenants += 1
+        self.weight += weight
+
+    def part(self, weight: float) -> None:
+        """Count a tenant out; with the last one goes what rounding left of the weight."""
+        self.tenants -= 1
+        self.weight = self.weight - weight if self.tenants else 0.0
 
     def want(self, ratio: Ratio, cost: float, now: Micros) -> None:
         """Count `cost` units of demand. The hot path of `fairshare` does the same in line."""
