@@ -6,7 +6,6 @@ import asyncio
 import multiprocessing
 import statistics
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,9 +17,9 @@ from tests.wire.origin import serving
 
 __all__: list[str] = []
 
-BACKSTOP = 200
+BACKSTOP = 100
 LIGHT = tuple(f"light-{number}" for number in range(6))
-PACE = 10.0
+PACE = 8.0
 
 
 async def timed(address: str, name: str, seconds: float) -> list[float | None]:
@@ -69,7 +68,7 @@ def p99(took: list[float | None]) -> float:
 
 
 @pytest.mark.soak
-def test_a_flood_is_its_own_problem(tmp_path: Path, soak: bool, record_property: Callable[[str, object], None]) -> None:
+def test_a_flood_is_its_own_problem(tmp_path: Path, soak: bool) -> None:
     """The others' success is 100 %; at full size their p99 rises by at most 30 %, in the median of five rounds."""
     config = {
         "backstop": {"quota": f"{BACKSTOP}/s"},
@@ -84,7 +83,6 @@ def test_a_flood_is_its_own_problem(tmp_path: Path, soak: bool, record_property:
     for quiet, flooded in rounds:
         assert None not in quiet
         assert None not in flooded
-    rises = [p99(flooded) / p99(quiet) for quiet, flooded in rounds]
-    record_property("p99 beside a flood, over p99 without", [round(rise, 2) for rise in sorted(rises)])
     if soak:
-        assert statistics.median(rises) <= 1.3
+        rises = [p99(flooded) / p99(quiet) for quiet, flooded in rounds]
+        assert statistics.median(rises) <= 1.3, rises
