@@ -100,6 +100,17 @@ class MatchTable(Table):
         method = "OPTIONS" if self.identity == "preflight" else self.method
         return self.route in {None, route.name} and (method is None or route.methods is None or method in route.methods)
 
+    def spans(self, route: RouteEntry) -> bool:
+        """Return whether every request on `route` is covered, whoever sends it."""
+        narrowed = self.identity != "any" or self.tenant is not None or self.credential is not None
+        return (
+            not narrowed
+            and self.route in {None, route.name}
+            # Batch is the lowest class: nothing on a batch route runs at another.
+            and (self.cls is None or self.cls == route.cls == "batch")
+            and (self.method is None or route.methods == (self.method,))
+        )
+
 
 class PolicyEntry(Table):
     """A named limit besides the buckets that every key has."""

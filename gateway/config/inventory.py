@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime
 
 from gateway.config.advice import SOON
@@ -18,8 +18,9 @@ from gateway.config.entries import CredentialEntry, ExemptionEntry, MatchTable, 
 from gateway.config.loader import Loaded
 from gateway.config.sections import UpstreamSection
 from gateway.config.values import QuotaText
+from policies.exempt import standing
 from policies.policy import CredentialRules, Mode, Quota, TenantRules
-from policies.request import Class, key_name
+from policies.request import Class, Kind, Principal, key_name
 from policies.units import SECOND, Micros
 
 __all__ = ["Exempted", "Limit", "Standing", "counts", "exemptions", "inventory", "limits", "standings"]
@@ -40,7 +41,11 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One route, and how it stands to named policies: `limited` by some, `unlimited` on purpose, or `without`."""
+    """One route, and how it stands to named policies.
+
+    `limited`: one that is enforced covers all its requests; `in part`: it covers some; `unlimited`: on purpose;
+    `without`.
+    """
 
     route: str
     path: str
@@ -61,9 +66,12 @@ class Exempted:
     reason: str
 
 
-def limits(loaded: Loaded) -> tuple[Limit, ...]:
-    """Return every limit of a configuration: the service's, tenants', other callers', named policies', upstreams'."""
-    rows = [*_service(loaded), *_tenants(loaded), *_others(loaded), *_named(loaded), *_upstreams(loaded)]
+def limits(loaded: Loaded, now: Micros | None = None) -> tuple[Limit, ...]:
+    """Return every limit of a configuration: the service's, tenants', other callers', named policies', upstreams'.
+
+    With `now`, of the wall clock, what an exemption raises says to what.
+    """
+    rows = [*_service(loaded), *_tenants(loaded, now), *_others(loaded), *_named(loaded), *_upstreams(loaded)]
     if loaded.policies.mode is Mode.SHADOW:
         rows = [Limit(row.name, "shadow" if row.mode == "enforce" else row.mode, *astuple(row)[2:]) for row in rows]
     return tuple(rows)
@@ -88,7 +96,7 @@ def counts(loaded: Loaded, now: Micros, unused: Collection[str] = ()) -> dict[st
     idle = sum(name in unused for name in names)
     return {
         "limits": {"total": modes.total(), **{mode: modes[mode] for mode in ("enforce", "shadow", "off")}},
-        "routes": {"total": kinds.total(), **{kind: kinds[kind] for kind in ("limited", "unlimited", "without")}},
+        "routes": {"total": kinds.total(), **{kind: kinds[kind.replace("_", " ")] for kind in _STANDINGS}},
         "policies": {"total": len(names), "used_or_new": len(names) - idle, "unused": idle},
         "exemptions": {"total": states.total(), **{state.replace(" ", "_"): states[state] for state in _STATES}},
     }
@@ -96,7 +104,7 @@ def counts(loaded: Loaded, now: Micros, unused: Collection[str] = ()) -> dict[st
 
 def inventory(loaded: Loaded, now: Micros = 0, unused: Collection[str] = ()) -> str:
     """Return the whole as text: three tables, each with its counts; `unused` are policies that nothing meets."""
-    rows, routes, raised = limits(loaded), standings(loaded), exemptions(loaded, now)
+    rows, routes, raised = limits(loaded, now), standings(loaded), exemptions(loaded, now)
     of = counts(loaded, now, unused)
     modes, kinds, states = of["limits"], of["routes"], of["exemptions"]
     text = [
@@ -106,7 +114,7 @@ def inventory(loaded: Loaded, now: Micros = 0, unused: Collection[str] = ()) -> 
         *_table(("route", "path", "named policies", "which, or why not"), [astuple(row) for row in routes]),
     ]
     text.append(
-        f"{len(routes)} routes: {kinds['limited']} limited by a named policy, "
+        f"{len(routes)} routes: {kinds['limited']} limited by a named policy, {kinds['in_part']} in part, "
         f"{kinds['unlimited']} unlimited on purpose, {kinds['without']} without."
     )
     if raised:
@@ -121,6 +129,7 @@ def inventory(loaded: Loaded, now: Micros = 0, unused: Collection[str] = ()) -> 
     return "\n".join(text)
 
 
+_STANDINGS = ("limited", "in_part", "unlimited", "without")
 _STATES = ("in force", "ends soon", "ended")
 
 
@@ -157,13 +166,17 @@ def _service(loaded: Loaded) -> Iterator[Limit]:
             yield Limit("class", "enforce", key_name(**{"class": cls.label}), f"{rule.ceiling:g} of backstop")
 
 
-def _tenants(loaded: Loaded) -> Iterator[Limit]:
+def _tenants(loaded: Loaded, now: Micros | None) -> Iterator[Limit]:
     for tenant in loaded.settings.tenants:
         rules = loaded.policies.tenants[tenant.id]
-        yield from _held("tenant", key_name(tenant=tenant.id), tenant, rules, loaded)
+        principal = Principal(Kind.USER, tenant.id, "")
+        for row in _held("tenant", key_name(tenant=tenant.id), tenant, rules, loaded):
+            yield _raised(row, principal, rules.quota, loaded, now)
         for entry in tenant.credentials:
             key = key_name(tenant=tenant.id, credential=entry.id)
-            yield from _held("key", key, entry, rules.credentials[entry.id], loaded)
+            credential, principal = rules.credentials[entry.id], Principal(Kind.USER, tenant.id, entry.id)
+            for row in _held("key", key, entry, credential, loaded):
+                yield _raised(row, principal, credential.quota, loaded, now)
 
 
 def _held(
@@ -176,6 +189,19 @@ def _held(
         yield _sized(name, key, loaded)
     if entry.concurrency is not None:
         yield Limit("concurrency", "enforce", key, f"{entry.concurrency} in flight")
+
+
+def _raised(row: Limit, principal: Principal, quota: Quota | None, loaded: Loaded, now: Micros | None) -> Limit:
+    """Return a row that says what an exemption of all its requests makes of its quota at `now`."""
+    if now is None or row.name == "concurrency":
+        return row
+    initial = loaded.policies.sizing.initial
+    stands = standing(loaded.policies, row.name, quota or initial, principal, now)
+    if stands.exemption is None:
+        return row
+    factor = f" x {stands.exemption.multiplier:g}" if quota is None and stands.exemption.multiplier else ""
+    rate = f"{float(stands.quota.rate.per_second):g}/s burst {stands.quota.burst:g}"
+    return replace(row, quota=f"{row.quota}{factor or f', now {rate}'} by exemption {stands.exemption.name}")
 
 
 def _sized(name: str, key: str, loaded: Loaded) -> Limit:
@@ -194,9 +220,14 @@ def _others(loaded: Loaded) -> Iterator[Limit]:
 
 def _named(loaded: Loaded) -> Iterator[Limit]:
     for entry, policy in zip(loaded.settings.policies, loaded.policies.policies, strict=True):
-        mode = entry.mode if entry.mode != "enforce" or entry.percent > 0 else "shadow"
+        mode = _mode(entry)
         key = ", ".join(entry.key) + ("" if entry.percent in {0, 100} else f" ({entry.percent:g} % of them)")
         yield Limit(entry.name, mode, key, _written(entry.quota, policy.quota), _covers(entry.match))
+
+
+def _mode(policy: PolicyEntry) -> str:
+    """Return the mode that a policy is in, whatever it says: of 0 per cent of its keys, shadow."""
+    return policy.mode if policy.mode != "enforce" or policy.percent > 0 else "shadow"
 
 
 def _covers(match: MatchTable) -> str:
@@ -212,9 +243,22 @@ def _covers(match: MatchTable) -> str:
 
 
 def _standing(route: RouteEntry, policies: Sequence[PolicyEntry]) -> Standing:
-    names = [policy.name for policy in policies if policy.mode != "off" and policy.match.reaches(route)]
-    word = "limited" if names else "unlimited" if route.unlimited else "without"
-    return Standing(route.name, route.path, word, ", ".join(names) or route.unlimited or "-")
+    met = [policy for policy in policies if policy.mode != "off" and policy.match.reaches(route)]
+    enforced = [policy for policy in met if _mode(policy) == "enforce"]
+    whole = any(policy.match.spans(route) and policy.percent == 100 for policy in enforced)
+    word = "limited" if whole else "unlimited" if route.unlimited else "in part" if enforced else "without"
+    names = ", ".join(_qualified(policy, route) for policy in met)
+    by = route.unlimited if word == "unlimited" else names
+    return Standing(route.name, route.path, word, by or "-")
+
+
+def _qualified(policy: PolicyEntry, route: RouteEntry) -> str:
+    """Return the name of a policy, and why it does not limit all of a route if it does not."""
+    match = policy.match.model_copy(update={"route": None})
+    why = [] if _mode(policy) == "enforce" else ["shadow"]
+    why += [] if policy.match.spans(route) else [_covers(match)]
+    why += [] if policy.percent in {0, 100} else [f"{policy.percent:g} % of keys"]
+    return f"{policy.name} ({', '.join(why)})" if why else policy.name
 
 
 def _upstreams(loaded: Loaded) -> Iterator[Limit]:

@@ -6,6 +6,8 @@ import re
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from gateway.config.inventory import Exempted, Limit, Standing, counts, exemptions, inventory, limits, standings
 from tests.gateway.config.documents import loaded
 
@@ -108,21 +110,53 @@ def test_every_limit_is_listed(tmp_path: Path) -> None:
     assert limits(loaded(tmp_path, TEXT)) == ROWS
 
 
-def test_every_route_stands_in_one_of_three_ways(tmp_path: Path) -> None:
-    """Limited by a policy that is not off and takes its methods, unlimited for a reason, or without."""
+def test_every_route_stands_in_one_way(tmp_path: Path) -> None:
+    """Limited, limited in part, unlimited for a reason, or without; what does not limit all of it says why."""
     assert standings(loaded(tmp_path, TEXT)) == (
         Standing("exports", "/v1/exports/**", "without", "-"),
-        Standing("login", "/login", "limited", "login-per-address, try"),
+        Standing("login", "/login", "in part", "login-per-address (identity anonymous, 25 % of keys), try (shadow)"),
         Standing("health", "/health", "unlimited", "probes of the load balancer"),
         Standing("old", "/old", "without", "-"),
     )
+
+
+@pytest.mark.parametrize(
+    ("policy", "route", "standing", "by"),
+    [
+        ("", "", "limited", "p"),
+        ('mode = "shadow"', "", "without", "p (shadow)"),
+        ('mode = "off"', "", "without", "-"),
+        ("percent = 0", "", "without", "p (shadow)"),
+        ("percent = 50", "", "in part", "p (50 % of keys)"),
+        ('match = { tenant = "acme" }', "", "in part", "p (tenant acme)"),
+        ('match = { credential = "ci" }', "", "in part", "p (credential ci)"),
+        ('match = { identity = "user" }', "", "in part", "p (identity user)"),
+        ('match = { method = "POST" }', "", "in part", "p (method POST)"),
+        ('match = { method = "POST" }', 'methods = ["POST"]', "limited", "p"),
+        ('match = { class = "batch" }', "", "in part", "p (class batch)"),
+        ('match = { class = "batch" }', 'class = "batch"', "limited", "p"),
+        ('match = { class = "interactive" }', 'class = "interactive"', "in part", "p (class interactive)"),
+        ('match = { tenant = "acme" }\nmode = "shadow"', "", "without", "p (shadow, tenant acme)"),
+        ('mode = "shadow"', 'unlimited = "probes"', "unlimited", "probes"),
+        ('match = { tenant = "acme" }', 'unlimited = "probes"', "unlimited", "probes"),
+        ("", 'unlimited = "probes"', "limited", "p"),
+    ],
+)
+def test_only_what_limits_every_request_is_cover(
+    policy: str, route: str, standing: str, by: str, tmp_path: Path
+) -> None:
+    """A limit that is in shadow, or of one tenant, leaves the others of the route without one."""
+    text = f'[[routes]]\nname = "r"\npath = "/r"\n{route}\n'
+    text += f'[[policies]]\nname = "p"\nkey = ["address"]\nquota = "1/s"\n{policy}\n'
+    (found,) = standings(loaded(tmp_path, text))
+    assert (found.standing, found.by) == (standing, by)
 
 
 def test_the_counts_add_up(tmp_path: Path) -> None:
     """They are those of the rows above them."""
     text = inventory(loaded(tmp_path, TEXT))
     assert "20 limits: 14 enforced, 5 in shadow, 1 off." in text.splitlines()
-    assert "4 routes: 1 limited by a named policy, 1 unlimited on purpose, 2 without." in text.splitlines()
+    assert "4 routes: 0 limited by a named policy, 1 in part, 1 unlimited on purpose, 2 without." in text.splitlines()
     modes = Counter(re.findall(r"^\S+ +(enforce|shadow|off) ", text, re.MULTILINE))
     assert modes == {"enforce": 14, "shadow": 5, "off": 1}
 
@@ -139,7 +173,7 @@ def test_the_shipped_file_has_seven_limits(tmp_path: Path) -> None:
     made = loaded(tmp_path)
     assert Counter(row.name for row in limits(made)) == {"backstop": 1, "share": 1, "key": 4, "connections": 1}
     assert limits(made)[-1].covers == "everything"
-    assert "0 routes: 0 limited by a named policy, 0 unlimited on purpose, 0 without." in inventory(made)
+    assert "0 routes: 0 limited by a named policy, 0 in part, 0 unlimited on purpose, 0 without." in inventory(made)
 
 
 EXEMPT = """
@@ -198,13 +232,24 @@ def test_every_exemption_is_listed_with_who_answers_for_it(tmp_path: Path) -> No
     assert "1 policies have applied to nothing in 30 days: try." in lines
 
 
+def test_a_quota_says_what_an_exemption_makes_of_it(tmp_path: Path) -> None:
+    """Of all requests of a bucket; one of a route has a bucket of its own, and one that has ended raises nothing."""
+    launch = "[[exemptions]]" + EXEMPT.split("[[exemptions]]")[1]
+    text = TEXT + EXEMPT + launch.replace(', route = "login"', "").replace('"launch"', '"all"')
+    rows = {row.key: row.quota for row in limits(loaded(tmp_path, text), NOW) if row.name in {"key", "tenant"}}
+    assert rows["tenant=acme"] == "200/s burst 200, now 800/s burst 800 by exemption all"
+    assert rows["tenant=acme,credential=ci"] == "80/s burst 160, now 900/s burst 900 by exemption move"
+    assert rows["tenant=acme,credential=worker%207"] == "sized, from 20/s burst 20 x 4 by exemption all"
+    assert rows["tenant=beta"] == "sized, from 20/s burst 20"
+
+
 def test_the_counts_are_those_of_the_rows(tmp_path: Path) -> None:
     """Of limits, routes, policies and exemptions alike; the parts of each make its total."""
     made = loaded(tmp_path, TEXT + EXEMPT)
     of = counts(made, NOW, ["try", "gone long ago"])
     assert of == {
         "limits": {"total": 20, "enforce": 14, "shadow": 5, "off": 1},
-        "routes": {"total": 4, "limited": 1, "unlimited": 1, "without": 2},
+        "routes": {"total": 4, "limited": 0, "in_part": 1, "unlimited": 1, "without": 2},
         "policies": {"total": 4, "used_or_new": 3, "unused": 1},
         "exemptions": {"total": 3, "in_force": 1, "ends_soon": 1, "ended": 1},
     }
