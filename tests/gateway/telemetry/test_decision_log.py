@@ -23,7 +23,19 @@ from tests.gateway.telemetry.made import START, Event, StoppedClock, configured
 #: Every field of a `request` line, in order: fields are only ever added.
 FIELDS = (
     *("ts", "event", "id", "tenant", "credential", "identity", "class", "address", "method", "path", "route", "cost"),
-    *("outcome", "status", "limit", "refused", "wait_ms", "mode", "shadow", "exemption", "duration_ms", "upstream_ms"),
+    *(
+        "outcome",
+        "status",
+        "limit",
+        "refused",
+        "wait_ms",
+        "mode",
+        "shadow",
+        "exemption",
+        "ended",
+        "duration_ms",
+        "upstream_ms",
+    ),
     "sample",
 )
 REFUSED = Event("acme", Outcome.REFUSED, "key", status=429)
@@ -84,6 +96,7 @@ def test_a_refusal_names_limit_tenant_credential_class_and_wait(tmp_path: Path) 
         "sample": 1.0,
         "route": None,
         "exemption": None,
+        "ended": None,
         "address": "192.0.2.1",
         "method": "GET",
         "path": "/v1/things",
