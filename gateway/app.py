@@ -41,7 +41,7 @@ from gateway.stores.memory import Backstop
 from gateway.stores.usage import PolicyUse
 from gateway.telemetry import Telemetry
 from policies.kernels.fairshare import Shares
-from policies.policy import Mode, Sized
+from policies.policy import Mode, PolicySet, Sized
 
 __all__ = ["Gateway", "compose"]
 
@@ -80,6 +80,7 @@ class Gateway:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing: set[asyncio.Task[None]] = set()
         self.health = Health(settings, policies, self.telemetry, clock, map(str, loaded.warnings))
+        self.dashboard = self._dashboard()
         self.admin = build_admin(
             settings,
             lambda: self.pipeline.policies,
@@ -88,7 +89,7 @@ class Gateway:
             clock,
             self.identity.jobs,
             [
-                *self._dashboard().routes(),
+                *self.dashboard.routes(),
                 *act_routes(self.acts, lambda: self.pipeline.policies, self.telemetry, clock),
                 *reload_routes(self._asked),
             ],
@@ -120,7 +121,7 @@ class Gateway:
         """Open the upstreams and serve; to be called on the data plane's loop."""
         self._loop = asyncio.get_running_loop()
         self._upstreams = {name: Upstream(name or "upstream", one) for name, one in _sections(self.settings).items()}
-        front = self._front()
+        front = self._front(self.settings, self.pipeline.policies, self._upstreams)
         self.sockets = Sockets(self.settings.websocket)
         self.endpoint.router.default = Proxy(front, self.sockets)
         self.door = Door(front, limits_of(self.settings.server))
@@ -132,30 +133,32 @@ class Gateway:
         await self.identity.start()
         self.health.started = True
 
-    def _front(self) -> Front:
+    def _front(self, settings: Settings, policies: PolicySet, upstreams: Mapping[str | None, Upstream]) -> Front:
         return Front(
-            self.settings,
-            self.pipeline.policies,
+            settings,
+            policies,
             self.pipeline,
-            self._upstreams,
+            upstreams,
             self._clock,
             forwarder=self.telemetry.untrusted_forwarder,
         )
 
     def adopt(self, loaded: Loaded, resolver: CredentialResolver) -> None:
         """Go over to another configuration, between two requests; on the data plane's loop. Cannot fail half-way."""
-        had = _sections(self.settings)
-        settings = self.settings = loaded.settings
+        settings = loaded.settings
         policies = replace(loaded.policies, sized=self.history.sized)
-        gone = self._adopt_upstreams(had, _sections(settings))
+        upstreams = self._pools(_sections(settings))
+        front, canary = self._front(settings, policies, upstreams), Canary(settings)
+        # From here on nothing fails.
+        gone = [upstream for name, upstream in self._upstreams.items() if upstreams.get(name) is not upstream]
+        self.settings, self._upstreams, self._canary = settings, upstreams, canary
         self.pipeline.reload(policies, resolver)
-        self.door.front.become(self._front())
+        self.door.front.become(front)
         self.door.post.limits = limits_of(settings.server)
         self.sockets.become(settings.websocket)
         self.identity.follow(resolver)
         self.telemetry.reload(settings, self.pipeline.policies)
         self.health.reload(settings, self.pipeline.policies, map(str, loaded.warnings))
-        self._canary = Canary(settings)
         self.history.recompute()
         for upstream in gone:
             upstream.close()
@@ -163,13 +166,13 @@ class Gateway:
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
-    def _adopt_upstreams(self, had: Sections, wanted: Sections) -> list[Upstream]:
-        """Keep the pools whose sections stay as they are, open the others, and return those that nothing leads to."""
-        same = {name for name, section in wanted.items() if had.get(name) == section}
-        before = self._upstreams
-        opened = {name: Upstream(name or "upstream", section) for name, section in wanted.items() if name not in same}
-        self._upstreams = {name: before[name] for name in same} | opened
-        return [upstream for name, upstream in before.items() if name not in same]
+    def _pools(self, wanted: Sections) -> Mapping[str | None, Upstream]:
+        """Return the pools of some sections: those there are where a section stays as it is, new ones else."""
+        had = _sections(self.settings)
+        return {
+            name: self._upstreams[name] if had.get(name) == section else Upstream(name or "upstream", section)
+            for name, section in wanted.items()
+        }
 
     def _asked(self) -> tuple[Fault, ...]:
         return self.reload()
@@ -206,8 +209,9 @@ class Gateway:
             await upstream.wait_closed()
         self.identity.stop()
         self._note_use()
+        self.dashboard.stop()
         self.telemetry.stop()
-        self.telemetry.keep(self._clock.now())
+        self.telemetry.tenants.advance(self._clock.now())
         self.history.stop()
         self.acts.close()
 

@@ -28,7 +28,8 @@ _HEADERS = {
     "cache-control": "no-store",
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
+    # Not `no-referrer`: with that a browser sends the log-in with `Origin: null`, which rule 3 of access.py refuses.
+    "referrer-policy": "same-origin",
 }
 
 STYLE = (

@@ -62,6 +62,7 @@ class Dashboard:
         self._policies = policies
         self._recent = Recent(telemetry.codebook)
         self._view = View(telemetry, self._recent, Band(ready, policies, act_ids, clock), policies, shares, clock)
+        self._stream = Stream(self._view)
         self._sampled: Micros = 0
         self._token = token
         self._past = Past(history, clock)
@@ -72,10 +73,14 @@ class Dashboard:
         """Return the page, its assets, the stream, and what the page asks for beside it."""
         return [
             *asset_routes(token=self._token),
-            Route("/api/stream", Stream(self._view).open),
+            Route("/api/stream", self._stream.open),
             Route("/dashboard/head", self.head),
             Route("/dashboard/tenants/{id:path}", self.tenant),
         ]
+
+    def stop(self) -> None:
+        """End what pages listen to; from any thread."""
+        self._stream.end()
 
     def head(self, request: Request) -> Response:
         """Answer with aggregate and worst over time: the last hour, or a longer window from what is stored."""

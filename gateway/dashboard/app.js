@@ -52,6 +52,7 @@ function write() {
 
 function go() {
   read();
+  write();
   for (const button of $("windows").children) button.setAttribute("aria-pressed", String(button.dataset.window === state.window));
   const one = state.tenant !== null;
   $("overview").hidden = one;
