@@ -43,6 +43,7 @@ MODULES = (
     "gateway/proxy/addresses.py",
     "gateway/proxy/connection.py",
     "gateway/proxy/deadlines.py",
+    "gateway/proxy/passage.py",
     "gateway/proxy/pool.py",
     "gateway/proxy/retry.py",
     "gateway/proxy/upstream.py",
