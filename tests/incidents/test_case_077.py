@@ -65,6 +65,6 @@ async def test_aborted_calls_eat_no_slots(tmp_path: Path, up: Origin, soak: bool
             # All of them before the first was answered: none waited for a slot.
             assert max(started) - min(started) < 0.4
             assert up.open <= SLOTS
-        row = gateway.row("a")
+        row = gateway.row("a", "24h")
         assert row is not None
         assert row["refused"] == {}

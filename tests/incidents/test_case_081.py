@@ -83,7 +83,7 @@ async def test_seats_come_back(tmp_path: Path, up: Origin, soak: bool, name: str
             up.on("/hold", Answer(delay=0.05))
             four = await at_once(gateway.address, [request(target="/hold", token=token("a"))] * 4)
             assert four.statuses == {200: SEATS, 429: 1}
-            row = gateway.row("a")
+            row = gateway.row("a", "24h")
             assert row is not None
             if name == "leaves at a random octet":
                 # Who leaves inside the head has asked for nothing yet.

@@ -47,7 +47,7 @@ async def test_cut_answer_is_never_complete(
 ) -> None:
     """Reset or closed after 0, 1, 50, 99 % or just before the end: an error, or a transfer broken in its framing."""
     up.on("/", cut(framing, part, ending))
-    before = (gateway.row("a") or {}).get("upstream_error", 0)
+    before = (gateway.row("a", "24h") or {}).get("upstream_error", 0)
     async with balanced(gateway, up) as books:
         async with await Caller.connect(gateway.address) as caller:
             await caller.send(request("POST", token=token("a"), body=b""))
@@ -58,7 +58,7 @@ async def test_cut_answer_is_never_complete(
             if answer.status != 502:
                 assert await caller.until_closed()
         books.sent("a")
-    row = gateway.row("a")
+    row = gateway.row("a", "24h")
     assert row is not None
     assert row["upstream_error"] - before == 1
 

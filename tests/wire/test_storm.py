@@ -156,8 +156,9 @@ async def at_rest(gateway: Gateway) -> int:
     """Wait until all that was sent has been read and has ended; return how many requests of A there were."""
     before, now = -1, 0
     while before != now or gateway.metrics().sum("evenhand_in_flight"):
-        await asyncio.sleep(0.5)
-        before, now = now, (gateway.row("a") or {}).get("offered", 0)
+        # Longer than figures may be stale.
+        await asyncio.sleep(1.2)
+        before, now = now, (gateway.row("a", "24h") or {}).get("offered", 0)
     return now
 
 
