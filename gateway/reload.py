@@ -135,7 +135,10 @@ class Reloader:
         async def adopt() -> None:
             gateway.adopt(made, resolver)
 
-        asyncio.run_coroutine_threadsafe(adopt(), self._loop).result()
+        try:
+            asyncio.run_coroutine_threadsafe(adopt(), self._loop).result()
+        except (OSError, ValueError) as error:  # what only opening it shows, such as authorities that are no PEM
+            raise ConfigError((Fault("-", str(error)),)) from error
         return made.warnings
 
     def _told(self) -> None:

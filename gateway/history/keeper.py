@@ -157,7 +157,13 @@ class History:
 
     def _run(self) -> None:
         while not self._stopping.wait(0 if self._job is not None else _WAKE_SECONDS):
-            self.turn(self._clock.now() // SECOND)
+            try:
+                self.turn(self._clock.now() // SECOND)
+            except Exception:  # noqa: BLE001 - a bug in here must not end the history for good
+                _LOG.exception("history: a round failed")
+                self._books.end(well=False)
+                self._job = None
+                self._faults["round"] = "history: a round of the writer failed; the log says how"
 
     def _guarded(self, act: Callable[[], None]) -> None:
         """Run a piece of work; what fails is told, and never ends the thread."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -238,3 +239,26 @@ def test_it_writes_by_itself(file: Path) -> None:
     _, found = Series(file).tenants(BEGIN - 60, kept.at + 60, kept.at + 60)
     assert found == {"acme": {(0, ""): 3}}
     assert isinstance(history, History)
+
+
+def test_a_round_that_fails_is_not_the_last(
+    file: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever goes wrong is logged and told, and the thread goes on."""
+    kept = Kept(file)
+    rounds: list[int] = []
+
+    def turn(now: int) -> None:
+        rounds.append(now)
+        if len(rounds) == 1:
+            raise RuntimeError("a bug")
+
+    monkeypatch.setattr(kept.history, "turn", turn)
+    kept.history.start()
+    deadline = time.monotonic() + 10
+    while len(rounds) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert len(rounds) > 1
+    assert "a round failed" in caplog.text
+    assert any("a round of the writer failed" in warning for warning in kept.history.warnings())
+    kept.stop()
