@@ -182,7 +182,7 @@ def test_wheel_holds_both_packages_and_nothing_else(wheel: zipfile.ZipFile) -> N
 def test_wheel_says_what_it_is(wheel: zipfile.ZipFile) -> None:
     """The wheel carries its command, its licence and the Python it needs."""
     info = {name.split("/", 1)[1]: name for name in wheel.namelist() if ".dist-info/" in name}
-    assert "evenhand = gateway.cli:main" in wheel.read(info["entry_points.txt"]).decode()
+    assert "evenhand = gateway.__main__:main" in wheel.read(info["entry_points.txt"]).decode()
     assert "licenses/LICENSE" in info
     metadata = wheel.read(info["METADATA"]).decode()
     assert "Requires-Python: >=3.11" in metadata

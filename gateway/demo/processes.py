@@ -3,6 +3,7 @@
 Rules
 1. A child is in a session of its own, so Ctrl-C reaches the demo alone, and the demo ends its children in order.
 2. Whatever ends the demo ends them: TERM for the gateway, the end of its pipe for the origin, and after a moment KILL.
+   Both pipes end with the demo even where that is killed, and each child ends with its pipe.
 3. What a child says on stderr is kept, and shown if it dies; what it writes goes with the folder.
 """
 

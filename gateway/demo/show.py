@@ -3,7 +3,7 @@
 Rules
 1. Something is printed at once, and every second; in place on a terminal, as plain lines anywhere else.
 2. The figures begin anew when the backfill starts: before that nobody is short of anything.
-3. The same night in both modes. Only the gateway differs: `serve`, or one plain bucket for everybody (`shared.py`).
+3. The same night in both modes. Only the gateway differs: `serve`, or one plain bucket for everybody (`gate.py`).
 4. Ctrl-C, TERM and HUP end it early, with the same figures and exit code 0.
 """
 
@@ -38,7 +38,6 @@ _READY_SECONDS = 15.0
 _EXCHANGES = 150
 _LEAST, _MOST = 60, 300
 
-_MODULES = {"evenhand": ["gateway", "serve"], "shared-bucket": ["gateway.demo.shared"]}
 _NAMES = {"evenhand": "With Evenhand", "shared-bucket": "With one bucket for all"}
 _OTHER = {
     "evenhand": "The same night with one bucket for all: evenhand demo --mode shared-bucket",
@@ -123,11 +122,11 @@ class _Show:
                 quotas=self._mode == "evenhand",
             )
         )
-        self._children.gateway(_MODULES[self._mode], config)
+        self._children.gateway(["gateway.demo.gate", self._mode], config)
         await self._until_ready(admin)
         print(
             f"The service can do {cast.backstop} requests a second: what {exchanges:,.0f} exchanges a second on this "
-            f"machine leave room for.\nDashboard: http://127.0.0.1:{admin}/",
+            f"machine leave room for.\nDashboard, while this runs: http://127.0.0.1:{admin}/",
             flush=True,
         )
         return cast, port, admin
@@ -155,6 +154,7 @@ class _Show:
         began = since = loop.time()
         backfill_at = began + min(_CALM_SECONDS, self._seconds / 2)
         drive.start_light()
+        address = f"dashboard http://127.0.0.1:{admin}/"
         phase, second = "calm", 0
         while loop.time() < began + self._seconds and not self._stopped.is_set():
             second += 1
@@ -168,19 +168,16 @@ class _Show:
             else:
                 await self._account(account)
                 rows = table.rows(drive.tallies, max(0.001, loop.time() - since))
-                self._screen.live(second, phase, self._title(phase, second, cast, admin), rows, self._gateway)
+                self._screen.live(second, phase, f"{self._title(phase, second, cast)} | {address}", rows, self._gateway)
         rows = table.rows(drive.tallies, max(0.001, loop.time() - since))
         drive.stop()
         await self._account(account)
         account.close()
-        self._screen.final(self._title("the end", second, cast, admin), rows, self._gateway)
+        self._screen.final(self._title("the end", second, cast), rows, self._gateway)
         print(f"{table.sentence(_NAMES[self._mode], rows, BACKFILL)}\n{_OTHER[self._mode]}", flush=True)
 
-    def _title(self, phase: str, second: int, cast: Night, admin: int) -> str:
-        return (
-            f"mode {self._mode} | {phase} | {second} s | backstop {cast.backstop}/s | "
-            f"dashboard http://127.0.0.1:{admin}/"
-        )
+    def _title(self, phase: str, second: int, cast: Night) -> str:
+        return f"mode {self._mode} | {phase} | {second} s | backstop {cast.backstop}/s"
 
     async def _account(self, account: Line) -> None:
         """Ask the gateway for its own figures; the last ones stay if it does not answer."""

@@ -160,7 +160,10 @@ def sentence(who: str, table: Sequence[Row], backfill: str) -> str:
     light = summary(row for row in table if row.tenant != backfill)
     if total.aggregate is None:
         return f"{who}: nobody called."
+    asked = [row for row in table if row.tenant == backfill and row.attempts]
+    attempts = asked[0].through / asked[0].attempts if asked else None
     return (
         f"{who}: of all calls {percent(total.aggregate)} got through, and of those of the worst tenant "
-        f"({total.worst}) {percent(total.worst_success)}; the light tenants together: {percent(light.aggregate)}."
+        f"({total.worst}) {percent(total.worst_success)}; the light tenants together: {percent(light.aggregate)}; "
+        f"of the attempts of the {backfill}: {percent(attempts)}."
     )

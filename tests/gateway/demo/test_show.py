@@ -19,7 +19,7 @@ __all__: list[str] = []
 
 SENTENCE = re.compile(
     r"of all calls ([\d.]+) % got through, and of those of the worst tenant \((\w+)\) ([\d.]+) %; "
-    r"the light tenants together: ([\d.]+) %\."
+    r"the light tenants together: ([\d.]+) %; of the attempts of the backfill: ([\d.]+ %|-)\."
 )
 
 
@@ -64,7 +64,7 @@ def test_it_ends_early_with_the_same_figures_and_leaves_nobody_behind(number: si
         assert child.stdout is not None
         assert "evenhand demo" in child.stdout.readline()
         lines = [child.stdout.readline() for _ in range(4)]
-        assert any(text.startswith("Dashboard: http://127.0.0.1:") for text in lines), lines
+        assert any(text.startswith("Dashboard, while this runs: http://127.0.0.1:") for text in lines), lines
         family = psutil.Process(child.pid).children(recursive=True)
         assert len(family) >= 2
         child.send_signal(number)
@@ -74,7 +74,33 @@ def test_it_ends_early_with_the_same_figures_and_leaves_nobody_behind(number: si
     assert time.monotonic() - began < 15
     assert SENTENCE.search(rest), rest
     assert "Traceback" not in rest
+    assert "dashboard" not in rest[rest.index("the end") :], "what has ended is not offered"
     assert not [process for process in family if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_a_demo_that_is_killed_leaves_nobody_behind() -> None:
+    """Nothing can be done any more by who is killed: each child sees its pipe end."""
+    with demo("--seconds", "60") as child:
+        assert child.stdout is not None
+        for text in child.stdout:
+            if text.startswith("Dashboard"):
+                break
+        family = psutil.Process(child.pid).children(recursive=True)
+        assert len(family) == 2
+        child.kill()
+    gone, alive = psutil.wait_procs(family, timeout=15)
+    assert (len(gone), alive) == (2, [])
+
+
+@pytest.mark.parametrize("wait", (0.03, 0.12))
+def test_ctrl_c_at_once_is_no_traceback(wait: float) -> None:
+    """Before anything is printed, while modules are still being imported."""
+    code = "import os, signal, threading\nfrom gateway.__main__ import main\n"
+    code += f"threading.Timer({wait}, os.kill, (os.getpid(), signal.SIGINT)).start()\nimport sys\n"
+    code += "sys.argv[1:] = ['demo', '--seconds', '1']\nmain()\n"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode in {0, 130}
+    assert "Traceback" not in ended.stderr
 
 
 def test_a_child_that_dies_is_one_sentence(tmp_path: Path) -> None:
