@@ -80,6 +80,7 @@ class Gateway:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing: set[asyncio.Task[None]] = set()
         self.health = Health(settings, policies, self.telemetry, clock, map(str, loaded.warnings))
+        self.dashboard = self._dashboard()
         self.admin = build_admin(
             settings,
             lambda: self.pipeline.policies,
@@ -88,7 +89,7 @@ class Gateway:
             clock,
             self.identity.jobs,
             [
-                *self._dashboard().routes(),
+                *self.dashboard.routes(),
                 *act_routes(self.acts, lambda: self.pipeline.policies, self.telemetry, clock),
                 *reload_routes(self._asked),
             ],
@@ -208,6 +209,7 @@ class Gateway:
             await upstream.wait_closed()
         self.identity.stop()
         self._note_use()
+        self.dashboard.stop()
         self.telemetry.stop()
         self.telemetry.tenants.advance(self._clock.now())
         self.history.stop()
