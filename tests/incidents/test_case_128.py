@@ -1,0 +1,72 @@
+"""Case 128: a gateway that points at itself, or at one that points back, sees the loop and charges once."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from tests.wire.caller import call, request
+from tests.wire.gateway import Gateway, free_port, running, tenants, token
+from tests.wire.origin import serving
+from tests.wire.waiting import until
+
+__all__: list[str] = []
+
+
+def looping(folder: Path, listen: str, upstream: str) -> Gateway:
+    """Return a gateway at `listen` in front of `upstream`, not started; the credential goes on."""
+    config = {
+        "server": {"listen": listen},
+        "upstream": {"forward_credential": True},
+        "tenants": tenants("a", quota="1000/s"),
+    }
+    folder.mkdir()
+    gateway = Gateway(folder, f"http://{upstream}", config)
+    gateway.address = listen
+    return gateway
+
+
+async def test_itself(tmp_path: Path) -> None:
+    """One hop, one charge, 508 within a moment."""
+    listen = f"127.0.0.1:{free_port()}"
+    gateway = looping(tmp_path / "one", listen, listen)
+    gateway.start()
+    started = time.monotonic()
+    answer = await call(listen, request(token=token("a")))
+    assert time.monotonic() - started < 2
+    assert answer.status == 508
+    assert answer.json()["type"].endswith("loop-detected")
+    await until(lambda: len(gateway.log_lines()) == 2, "logged")
+    lines = gateway.log_lines()
+    assert [line["status"] for line in lines] == [508, 508]
+    assert (gateway.row("a") or {})["upstream_error"] == 2
+    # The second hop was never sent on, so its charge went back: the first is the one that stays.
+    assert sum(line["upstream_ms"] is not None for line in lines) == 1
+    gateway.stop()
+
+
+async def test_through_another(tmp_path: Path) -> None:
+    """Two gateways that point at each other: two hops, each charged once in its own books."""
+    first, second = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+    one, two = looping(tmp_path / "one", first, second), looping(tmp_path / "two", second, first)
+    for gateway in (one, two):
+        gateway.start()
+    answer = await call(first, request(token=token("a")))
+    assert answer.status == 508
+    await until(lambda: (len(one.log_lines()), len(two.log_lines())) == (2, 1), "logged")
+    for gateway in (one, two):
+        gateway.stop()
+
+
+async def test_chain_without_a_loop(tmp_path: Path) -> None:
+    """Via names who was passed; another gateway's name there is no loop."""
+    with serving() as up:
+        behind = {"tenants": tenants("a", quota="1000/s")}
+        (tmp_path / "two").mkdir()
+        with running(tmp_path / "two", up, behind) as two:
+            front = {**behind, "upstream": {"forward_credential": True}}
+            (tmp_path / "one").mkdir()
+            with running(tmp_path / "one", f"http://{two.address}", front) as one:
+                assert (await call(one.address, request(token=token("a")))).status == 200
+        via = up.seen[0].header("via") or ""
+        assert via.count("evenhand-") == 2
