@@ -118,7 +118,7 @@ class Mix:
             # Offered above what the shaper lets through, so that every token is used.
             gap = mean * together / (rate * random.uniform(0.8, 4.0))
             return Source(asks, rate, burst, gap, together, burst, low_fits)
-        wanted = even * random.uniform(1.0, 4.0)
+        wanted = even * random.uniform(1.0, 8.0)
         return Source(asks, inf, inf, mean * together / wanted, together, inf)
 
 
