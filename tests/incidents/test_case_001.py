@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import time
 from collections.abc import Iterator
 
@@ -18,9 +19,11 @@ from tests.wire.tokens import ALPHABET
 
 __all__: list[str] = []
 
-KINDS = ("pat", "jwt", "job")
+KINDS = ("pat", "jwt", "job", "opaque")
 SLOTS = ("bearer", "basic", "private-token", "job-token", "x-api-key")
 SECRET = "k" * 32
+#: Tokens of registered jobs, by tenant.
+JOBS: dict[str, str] = {}
 NAMES = [f"{kind}-{slot}" for kind in KINDS for slot in SLOTS]
 
 
@@ -32,6 +35,8 @@ def issued(name: str) -> str:
             return token(name)
         case "jwt":
             return jwt.encode({**claims, "iss": "id.test", "tenant": name, "sub": "worker"}, SECRET)
+        case "opaque":
+            return JOBS[name]
         case _:
             return jwt.encode({**claims, "iss": "ci.test", "namespace": name, "project": "p", "job": "7"}, SECRET)
 
@@ -56,7 +61,7 @@ def flipped(credential: str, at: int) -> str:
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory, origin: Origin) -> Iterator[Gateway]:
-    """Run a gateway that knows a PAT, an issuer and a CI issuer, and gives strangers one request."""
+    """Run a gateway that knows a PAT, an issuer, a CI issuer and jobs, and gives strangers one request."""
     issuer = {"issuer": "id.test", "audience": "api", "algorithms": ["HS256"], "secret": SECRET}
     job = {"issuer": "ci.test", "audience": "api", "algorithms": ["HS256"], "secret": SECRET}
     config = {
@@ -76,6 +81,10 @@ def gateway(tmp_path_factory: pytest.TempPathFactory, origin: Origin) -> Iterato
         ],
     }
     with running(tmp_path_factory.mktemp("gateway"), origin, config) as one:
+        for name in NAMES:
+            if name.startswith("opaque"):
+                body = json.dumps({"tenant": name, "project": "p", "job": "7", "ttl": "1h"}).encode()
+                JOBS[name] = one.ask("/api/jobs", "POST", body).json()["token"]
         yield one
 
 
@@ -91,7 +100,7 @@ async def test_identity_proved_is_the_identity_charged(gateway: Gateway, up: Ori
     assert up.by_tenant() == {f"{kind}-{slot}": 20 for slot in SLOTS}
     assert gateway.row("anonymous") is None
     lines = [line for line in gateway.log_lines() if line.get("tenant", "").startswith(kind)]
-    logged = ("served", "job" if kind == "job" else "user")
+    logged = ("served", "job" if kind in {"job", "opaque"} else "user")
     assert [(line["outcome"], line["identity"]) for line in lines] == [logged] * 20 * len(SLOTS)
 
 
