@@ -18,7 +18,7 @@ import glob
 import logging
 import threading
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -81,6 +81,8 @@ class Reloader:
         self._source = source
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
+        self._read: tuple[_Look, ...] = ()
+        self._patterns: list[str] = []
         self._looks = self._look()
         self._faults: tuple[Fault, ...] = ()
         self._watch: asyncio.Task[None] | None = None
@@ -159,24 +161,36 @@ class Reloader:
         if self._source is None:
             return ()
         main = self._source.path
-        looks = []
-        for path in (main, *_included(main)):
-            with contextlib.suppress(OSError):
-                found = path.stat()
-                looks.append((str(path), found.st_mtime_ns, found.st_size, found.st_ino))
-        return tuple(looks)
+        own = _stats([main])
+        if own != self._read:
+            # Only then: to parse ten thousand tenants takes a second, and the interpreter meanwhile.
+            self._read, self._patterns = own, _patterns(main)
+        return own + _stats(_included(main, self._patterns))
 
 
-def _included(main: Path) -> list[Path]:
+def _stats(paths: Iterable[Path]) -> tuple[_Look, ...]:
+    looks = []
+    for path in paths:
+        with contextlib.suppress(OSError):
+            found = path.stat()
+            looks.append((str(path), found.st_mtime_ns, found.st_size, found.st_ino))
+    return tuple(looks)
+
+
+def _patterns(main: Path) -> list[str]:
     try:
         tree: dict[str, Any] = tomllib.loads(main.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return []
     patterns = tree.get("include", [])
+    listed = patterns if isinstance(patterns, list) else []
+    return [pattern for pattern in listed if isinstance(pattern, str) and "\0" not in pattern]
+
+
+def _included(main: Path, patterns: Iterable[str]) -> list[Path]:
     folder = main.absolute().parent
     return [
         folder / name
-        for pattern in (patterns if isinstance(patterns, list) else [])
-        if isinstance(pattern, str) and "\0" not in pattern
+        for pattern in patterns
         for name in sorted(glob.glob(pattern, root_dir=folder, recursive=True))  # noqa: PTH207 - as the loader does
     ]
