@@ -21,7 +21,8 @@ from gateway.clock import Clock
 from gateway.dashboard.band import Band
 from gateway.dashboard.recent import Recent
 from gateway.telemetry import Telemetry
-from gateway.telemetry.figures import FLOOR, Figures
+from gateway.telemetry.columns import Table
+from gateway.telemetry.figures import FLOOR, Figures, Report
 from gateway.telemetry.order import in_pieces
 from gateway.telemetry.windows import WINDOWS
 from policies.kernels.fairshare import Shares
@@ -38,19 +39,20 @@ _LOOKED_AT = 50
 _SECONDS = {"1m": 60, "5m": 300, "15m": 900, "1h": 3600, "24h": 86_400}
 
 #: Whether a row comes after all others, and its place among its like; smaller comes first.
-_Key = tuple[bool, float, float]
+_Key = tuple[bool, float, int]
 
 
-def _down(value: float | None) -> _Key:
-    return value is None, 0.0 if value is None else -value, 0.0
+def _ratio(served: int, of: int) -> _Key:
+    return of < FLOOR, served / of if of else 0.0, -of
 
 
-SORTS: Mapping[str, Callable[[Figures], _Key]] = {
-    "worst": lambda row: (row.in_profile < FLOOR, row.in_profile_success or 0.0, -row.in_profile),
-    "success": lambda row: (row.offered < FLOOR, row.success or 0.0, -row.offered),
-    "offered": lambda row: _down(row.offered),
-    "refused": lambda row: _down(row.refusals),
-    "tenant": lambda _: (False, 0.0, 0.0),
+#: By the number of a tenant in the table.
+SORTS: Mapping[str, Callable[[Table, int], _Key]] = {
+    "worst": lambda table, number: _ratio(table.served[number], table.whole[number]),
+    "success": lambda table, number: _ratio(table.served[number], table.offered[number]),
+    "offered": lambda table, number: (False, 0.0, -table.offered[number]),
+    "refused": lambda table, number: (False, 0.0, -table.refused[number]),
+    "tenant": lambda _table, _number: (False, 0.0, 0),
 }
 
 
@@ -111,31 +113,38 @@ class View:
 
     def snapshot(self, asked: Asked) -> dict[str, Any]:
         """Return the state at this moment."""
-        now = self._clock.now()
-        report = self._telemetry.tenants.report(asked.window, now)
-        rows = report.tenants
+        now, window, tenants = self._clock.now(), asked.window, self._telemetry.tenants
+        table = tenants.table(window, now)
+        names, offered = table.names, table.offered
+        known = [number for number, count in enumerate(offered) if count]
+        found = known
         if asked.search:
             wanted = asked.search.casefold()
-            rows = [row for row in rows if wanted in row.tenant.casefold()]
+            found = [number for number in known if wanted in names[number].casefold()]
         key = SORTS[asked.sort]
-        placed = [((*key(row), row.tenant), row) for row in rows]
-        shown = [row for _, row in islice(in_pieces(placed), asked.offset, asked.offset + asked.limit)]
-        seconds = self._seconds(asked.window, now)
+        placed = [((*key(table, number), names[number]), names[number]) for number in found]
+        shown = [name for _, name in islice(in_pieces(placed), asked.offset, asked.offset + asked.limit)]
+        most = [names[number] for number in heapq.nlargest(_LOOKED_AT, known, key=offered.__getitem__)]
+        worst = table.worst()
+        rows = {row.tenant: row for row in tenants.rows(window, now, {*shown, *most, *filter(None, (worst,))})}
+        report = Report(window, (), table.aggregate(), None if worst is None else rows[worst], None)
+        seconds = self._seconds(window, now)
+        heavy = self._heavy([rows[name] for name in most], seconds, now)
         contended = self._telemetry.gauges.backstop_contended
         return {
             "at": datetime.fromtimestamp(now / SECOND, UTC).isoformat(timespec="milliseconds"),
-            "window": asked.window,
+            "window": window,
             "seconds": round(seconds, 1),
             "aggregate": report.aggregate.as_members(),
             "worst": report.worst_members(),
             "contended": bool(contended and contended()),
             "backstop": self._backstop(now),
             "band": self._band.entries(),
-            "count": len(report.tenants),
-            "total": len(rows),
+            "count": len(known),
+            "total": len(found),
             "offset": asked.offset,
-            "heavy": self._rows(self._heavy(report.tenants, seconds, now), seconds, now),
-            "tenants": self._rows(shown, seconds, now),
+            "heavy": self._rows(heavy, seconds, now),
+            "tenants": self._rows([rows[name] for name in shown], seconds, now),
         }
 
     def headlines(self, since: Micros) -> dict[str, Any]:
@@ -148,9 +157,8 @@ class View:
             "tenant": [one.tenant for one in kept],
         }
 
-    def _heavy(self, rows: Iterable[Figures], seconds: float, now: Micros) -> list[Figures]:
-        """Return who asks for more than its share, the most first: refused for it, or held back by its own limits."""
-        most = heapq.nlargest(_LOOKED_AT, rows, key=_offered)
+    def _heavy(self, most: list[Figures], seconds: float, now: Micros) -> list[Figures]:
+        """Return who of `most` asks for more than its share: refused for it, or held back by its own limits."""
         return [row for row in most if row.share_over or row.offered / seconds > self._fair(row, most, now)][:_HEAVY]
 
     def _fair(self, row: Figures, among: list[Figures], now: Micros) -> float:
@@ -195,10 +203,6 @@ class View:
             "debt_bound": round(view.debt_bound, 1),
             "tenants": view.tenants,
         }
-
-
-def _offered(row: Figures) -> int:
-    return row.offered
 
 
 def quota_of(policies: PolicySet, tenant: str) -> dict[str, Any] | None:

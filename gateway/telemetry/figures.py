@@ -23,7 +23,7 @@ from gateway.telemetry.codebook import Codebook, Tally
 from gateway.telemetry.slots import Cells
 from policies.request import REJECTED
 
-__all__ = ["FLOOR", "Aggregate", "Figures", "Report", "figures", "interval", "ratio", "report"]
+__all__ = ["FLOOR", "Aggregate", "Figures", "Report", "aggregate", "figures", "interval", "ratio", "report"]
 
 #: Requests below which a tenant is not ranked: one failure in three would otherwise be the worst of the day.
 FLOOR = 20
@@ -199,6 +199,7 @@ class Report:
             "success": self.worst.success,
             "offered": self.worst.offered,
             "interval": list(interval(self.worst.served, self.worst.in_profile)),
+            "share_over": self.worst.share_over,
         }
 
 
@@ -249,11 +250,11 @@ def report(
         worst.consider(tenant, served, offered - sum(sums[_EXCUSED]), cells)
         lowest.consider(tenant, served, offered, cells)
     rows = [row for row in rows if row.offered or row.rejected]
-    total = _aggregate(totals, successes / busy if busy else None)
+    total = aggregate(totals, successes / busy if busy else None)
     return Report(window, rows, total, worst.figures(codebook), lowest.figures(codebook))
 
 
-def _aggregate(totals: Sequence[int], success_by_tenant: float | None) -> Aggregate:
+def aggregate(totals: Sequence[int], success_by_tenant: float | None) -> Aggregate:
     """Return the sum of all tenants, given by tally."""
     return Aggregate(
         offered=sum(totals[_OFFERED]),

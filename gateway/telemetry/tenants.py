@@ -10,9 +10,10 @@ Rules
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from gateway.clock import Clock
+from gateway.telemetry.columns import Table
 from gateway.telemetry.figures import Figures, Report, figures, report
 from gateway.telemetry.labels import Labels
 from gateway.telemetry.slots import Cells, Ledger, Slot
@@ -32,7 +33,7 @@ class Tenants:
         self._codebook = ledger.codebook
         self._clock = clock
         self._lock = threading.Lock()
-        self._windows = Windows()
+        self._windows = Windows(self._codebook)
         self._labels = Labels(top)
         self._top = top
         #: Each is told of every slot as it is closed, before anybody forgets it.
@@ -46,20 +47,58 @@ class Tenants:
 
     def report(self, window: str, now: Micros) -> Report:
         """Return one of WINDOWS at `now`, at most a second old. Raises KeyError for any other."""
-        return self._report(window, now, labelled_only=False)
+        with self._lock:
+            until, kept = self._kept.get((window, False), (0, None))
+            if kept is not None and now < until:
+                return kept
+            current = self._advance(now)
+            began = self._clock.now()
+            made = report(window, self._windows.read(window, now, current), self._codebook)
+            took = self._clock.now() - began
+            self._kept[window, False] = (now + min(SECOND, _KEPT * took), made)
+            return made
 
     def glance(self, window: str, now: Micros) -> Report:
         """Return the same with those tenants alone that have a label."""
-        return self._report(window, now, labelled_only=True)
+        with self._lock:
+            until, kept = self._kept.get((window, True), (0, None))
+            if kept is not None and now < until:
+                return kept
+            current = self._advance(now)
+            began = self._clock.now()
+            table = self._windows.table(window, now, current)
+            rows = [self._figures(label, window, now, current) for label in self._labels]
+            worst, lowest = table.worst(), table.lowest()
+            made = Report(
+                window,
+                [row for row in rows if row.offered or row.rejected],
+                table.aggregate(),
+                None if worst is None else self._figures(worst, window, now, current),
+                None if lowest is None else self._figures(lowest, window, now, current),
+            )
+            took = self._clock.now() - began
+            self._kept[window, True] = (now + min(SECOND, _KEPT * took), made)
+            return made
+
+    def table(self, window: str, now: Micros) -> Table:
+        """Return all tenants of one of WINDOWS at `now`, by column. Raises KeyError for any other."""
+        with self._lock:
+            return self._windows.table(window, now, self._advance(now))
+
+    def rows(self, window: str, now: Micros, tenants: Iterable[str]) -> list[Figures]:
+        """Return the figures of a few tenants."""
+        with self._lock:
+            current = self._advance(now)
+            return [self._figures(tenant, window, now, current) for tenant in tenants]
+
+    def _figures(self, tenant: str, window: str, now: Micros, current: Slot) -> Figures:
+        return figures(tenant, self._windows.of(tenant, window, now, current), self._codebook)
 
     def tenant(self, tenant: str, now: Micros) -> dict[str, Figures]:
         """Return one tenant in every window; all zero if nothing was counted of it."""
         with self._lock:
             current = self._advance(now)
-            return {
-                window: figures(tenant, self._windows.of(tenant, window, now, current), self._codebook)
-                for window in WINDOWS
-            }
+            return {window: self._figures(tenant, window, now, current) for window in WINDOWS}
 
     def totals(self, now: Micros) -> dict[str, Cells]:
         """Return what each `tenant` label has counted since it began, by code."""
@@ -69,19 +108,6 @@ class Tenants:
     def relabel(self, top: int) -> None:
         """Take over a reloaded `top_tenants`, from the next slot on."""
         self._top = top
-
-    def _report(self, window: str, now: Micros, *, labelled_only: bool) -> Report:
-        with self._lock:
-            until, kept = self._kept.get((window, labelled_only), (0, None))
-            if kept is not None and now < until:
-                return kept
-            current = self._advance(now)
-            began = self._clock.now()
-            counts = self._windows.read(window, now, current)
-            made = report(window, counts, self._codebook, self._labels if labelled_only else None)
-            took = self._clock.now() - began
-            self._kept[window, labelled_only] = (now + min(SECOND, _KEPT * took), made)
-            return made
 
     def _advance(self, now: Micros) -> Slot:
         """Return the slot being written, everything before it being counted."""

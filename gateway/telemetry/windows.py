@@ -20,8 +20,10 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
-from gateway.telemetry.codebook import CODE_BITS
+from gateway.telemetry.codebook import CODE_BITS, Codebook
+from gateway.telemetry.columns import Columns, Counted, Table
 from gateway.telemetry.slots import SLOT, Cells, Slot
+from policies.request import REJECTED
 from policies.units import Micros
 
 __all__ = ["WINDOWS", "Windows", "breathing"]
@@ -52,9 +54,11 @@ def breathing(items: Iterator[_T]) -> Iterator[_T]:
 class _Window:
     """The sum of one window, in slots of `grain` times ten seconds, and the packed slots to subtract later."""
 
-    __slots__ = ("grain", "slots", "span", "sums")
+    __slots__ = ("columns", "grain", "slots", "span", "sums", "tallies")
 
-    def __init__(self, slots: int, grain: int) -> None:
+    def __init__(self, slots: int, grain: int, tallies: list[int]) -> None:
+        self.columns = Columns()
+        self.tallies = tallies
         self.span = slots // grain
         self.grain = grain
         self.slots: deque[tuple[int, array[int]]] = deque()
@@ -65,6 +69,8 @@ class _Window:
         return now // (SLOT * self.grain) - self.span + 1
 
     def add(self, tenant: int, cells: Cells) -> None:
+        tallies = self.tallies
+        self.columns.count([(tenant, tallies[code], count) for code, count in cells.items()])
         sums = self.sums.get(tenant)
         if sums is None:
             self.sums[tenant] = dict(cells)
@@ -75,6 +81,7 @@ class _Window:
     def subtract(self, key: int, count: int) -> bool:
         """Take one packed count out; True if nothing is left of its tenant."""
         tenant, code = key >> CODE_BITS, key & _CODE_MASK
+        self.columns.count(((tenant, self.tallies[code], -count),))
         sums = self.sums[tenant]
         left = sums[code] - count
         if left:
@@ -99,14 +106,18 @@ class _Window:
 class Windows:
     """All windows over all tenants."""
 
-    def __init__(self) -> None:
-        *fine, longest = (_Window(slots, _COARSE if slots > WINDOWS["1h"] else 1) for slots in WINDOWS.values())
+    def __init__(self, codebook: Codebook) -> None:
+        self._tallies = codebook.tallies
+        *fine, longest = (
+            _Window(slots, _COARSE if slots > WINDOWS["1h"] else 1, codebook.tallies) for slots in WINDOWS.values()
+        )
         self._fine = fine
         self._longest = longest
         self._by_name = dict(zip(WINDOWS, (*fine, longest), strict=True))
         self._names: list[str] = []
         self._numbers: dict[str, int] = {}
         self._free: list[int] = []
+        self._fresh: tuple[Micros, list[Counted]] = (-1, [])
         #: What was counted in the slot of five minutes that is still open, by packed tenant and code.
         self._gathered: dict[int, int] = {}
         self._gathering = 0
@@ -147,6 +158,33 @@ class Windows:
             yield name, sums if cells is None else _sum(sums, cells)
         yield from breathing(iter(fresh.items()))
 
+    def table(self, window: str, now: Micros, current: Slot) -> Table:
+        """Return every tenant's sums in `window` at `now` by column, those of the slot being written included."""
+        chosen = self._by_name[window]
+        fresh = current.number // chosen.grain >= chosen.oldest(now)
+        added = self._fresh_counts(now, current) if fresh else []
+        columns = chosen.columns.copy()
+        columns.count(added)
+        rejected = self._numbers.get(REJECTED)
+        left_out: list[Counted] = []
+        if rejected is not None:
+            cells = chosen.sums.get(rejected, {}).items()
+            left_out = [(rejected, self._tallies[code], count) for code, count in cells]
+            left_out += [counted for counted in added if counted[0] == rejected]
+        return Table(self._names.copy(), columns, left_out)
+
+    def _fresh_counts(self, now: Micros, current: Slot) -> list[Counted]:
+        """Return the counts of a slot that another thread may be writing; the same for all questions of one instant."""
+        if self._fresh[0] != now:
+            tallies = self._tallies
+            counts = [
+                (number, tallies[code], count)
+                for number, cells in [(self._number(name), cells) for name, cells in current.tenants.copy().items()]
+                for code, count in cells.copy().items()
+            ]
+            self._fresh = (now, counts)
+        return self._fresh[1]
+
     def of(self, tenant: str, window: str, now: Micros, current: Slot) -> Cells:
         """Return the counts of one tenant in `window` at `now`."""
         chosen = self._by_name[window]
@@ -164,6 +202,8 @@ class Windows:
             else:
                 number = len(self._names)
                 self._names.append(name)
+                for window in self._by_name.values():
+                    window.columns.grow()
             self._numbers[name] = number
         return number
 

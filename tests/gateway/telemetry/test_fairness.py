@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gateway.telemetry import Telemetry
 from gateway.telemetry.figures import interval
 from gateway.telemetry.windows import WINDOWS
-from policies.request import Class, Kind
+from policies.request import REJECTED, Class, Kind
 from policies.units import SECOND, Micros
 from policies.verdict import Outcome
 from tests.gateway.telemetry import oracle
@@ -140,6 +140,33 @@ def test_one_tenant_alone_reads_the_same_as_in_the_list(
     for window in WINDOWS:
         for row in record.tenants.report(window, now).tenants:
             assert record.tenants.tenant(row.tenant, now)[window] == row
+
+
+@given(
+    drawn=st.lists(requests(), max_size=25),
+    looks=st.lists(st.integers(0, 24), max_size=5),
+    later=st.sampled_from(EDGES),
+)
+def test_columns_hold_what_the_rows_hold(
+    folder: Path, drawn: list[tuple[Event, int]], looks: list[int], later: float
+) -> None:
+    """The table that scrapes and pages read is the report in another shape, whole, worst, lowest and every tenant."""
+    record = telemetry(folder)
+    happened = played(record, drawn, looks)
+    now = (happened[-1].now if happened else START) + round(later * SECOND)
+    for window in WINDOWS:
+        report, table = record.tenants.report(window, now), record.tenants.table(window, now)
+        found = {name: number for number, name in enumerate(table.names) if table.offered[number]}
+        rows = {row.tenant: row for row in report.tenants if row.offered and row.tenant != REJECTED}
+        assert found.keys() == rows.keys()
+        for name, number in found.items():
+            sums = (table.served[number], table.offered[number], table.whole[number], table.refused[number])
+            row = rows[name]
+            assert sums == (row.served, row.offered, row.in_profile, row.refusals)
+        assert rounded(table.aggregate().as_members()) == rounded(report.aggregate.as_members())
+        assert table.worst() == (None if report.worst is None else report.worst.tenant)
+        assert table.lowest() == (None if report.lowest is None else report.lowest.tenant)
+        assert record.tenants.rows(window, now, rows) == list(rows.values())
 
 
 def test_a_glance_shows_the_aggregate_and_the_worst_of_all_but_rows_of_the_labelled(folder: Path) -> None:

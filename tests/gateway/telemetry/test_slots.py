@@ -82,7 +82,9 @@ def test_a_clock_that_steps_back_still_counts() -> None:
 
 def test_numbers_of_forgotten_tenants_are_used_again() -> None:
     """Tenants that come and go for ever need no more memory than those of one day."""
-    windows = Windows()
+    codebook = Codebook()
+    codebook.code(Tally.SERVED, Class.INTERACTIVE)
+    windows = Windows(codebook)
     slot = Slot(0)
     for day in range(5):
         slot = Slot((START // SLOT) + day * 2 * DAY_SLOTS, {f"tenant-{day}-{number}": {0: 1} for number in range(50)})

@@ -1,0 +1,118 @@
+"""A window's sums by column: one list per figure, indexed by the number of the tenant.
+
+Rules
+1. What is asked of ten thousand tenants every second is read off lists, not off ten thousand dicts: the whole, the
+   worst and an order take milliseconds. The dicts of `windows.py` stand for what is asked of a few.
+2. A column holds what `figures.py` says that it holds; a test compares the two.
+3. `totals` are by tally, `rejected` included; whoever reads leaves it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from operator import sub
+
+from gateway.telemetry.codebook import Tally
+from gateway.telemetry.figures import FLOOR, Aggregate, aggregate
+from policies.request import REJECTED
+
+__all__ = ["Columns", "Counted", "Table"]
+
+#: (number of a tenant, tally, how often)
+Counted = tuple[int, int, int]
+
+_TALLIES = len(Tally)
+_SERVED, _ABORTED_EARLY, _OWN = int(Tally.SERVED), int(Tally.ABORTED_EARLY), int(Tally.OWN)
+_OVER, _REJECTED = int(Tally.OVER), int(Tally.REJECTED)
+
+
+class Columns:
+    """Sums by tenant of what is offered; `count` adds, or takes away what is negative."""
+
+    __slots__ = ("excused", "offered", "refused", "served", "totals")
+
+    def __init__(self) -> None:
+        self.served: list[int] = []
+        self.offered: list[int] = []
+        self.excused: list[int] = []
+        self.refused: list[int] = []
+        self.totals = [0] * _TALLIES
+
+    def grow(self) -> None:
+        """Make room for one more tenant."""
+        for column in (self.served, self.offered, self.excused, self.refused):
+            column.append(0)
+
+    def copy(self) -> Columns:
+        """Return a copy to be added to."""
+        made = Columns()
+        made.served, made.offered = self.served.copy(), self.offered.copy()
+        made.excused, made.refused = self.excused.copy(), self.refused.copy()
+        made.totals = self.totals.copy()
+        return made
+
+    def count(self, counted: Iterable[Counted]) -> None:
+        """Add counts."""
+        served, offered, excused, refused, totals = self.served, self.offered, self.excused, self.refused, self.totals
+        for tenant, tally, count in counted:
+            if tally >= _REJECTED:
+                continue
+            offered[tenant] += count
+            totals[tally] += count
+            if tally == _SERVED:
+                served[tenant] += count
+            elif tally >= _ABORTED_EARLY:
+                if tally < _OVER:
+                    excused[tenant] += count
+                if tally >= _OWN:
+                    refused[tenant] += count
+
+
+class Table:
+    """One window at one instant, `rejected` left out; nobody writes to it any more."""
+
+    __slots__ = ("_columns", "names", "whole")
+
+    def __init__(self, names: Sequence[str], columns: Columns, rejected: Sequence[Counted]) -> None:
+        self.names = names
+        self._columns = columns
+        columns.count((tenant, tally, -count) for tenant, tally, count in rejected)
+        #: The denominators of in-profile success.
+        self.whole = list(map(sub, columns.offered, columns.excused))
+
+    @property
+    def served(self) -> list[int]:
+        """By number."""
+        return self._columns.served
+
+    @property
+    def offered(self) -> list[int]:
+        """By number."""
+        return self._columns.offered
+
+    @property
+    def refused(self) -> list[int]:
+        """By number."""
+        return self._columns.refused
+
+    def aggregate(self) -> Aggregate:
+        """Return the whole."""
+        shares = [served / offered for served, offered in zip(self.served, self.offered, strict=True) if offered]
+        return aggregate(self._columns.totals, sum(shares) / len(shares) if shares else None)
+
+    def worst(self) -> str | None:
+        """Return who has the lowest in-profile success, None without anybody worth ranking."""
+        return self._lowest(self.whole)
+
+    def lowest(self) -> str | None:
+        """Return who has the lowest raw success."""
+        return self._lowest(self.offered)
+
+    def _lowest(self, whole: list[int]) -> str | None:
+        """Return the tenant; of equal ones that with more requests behind it, then by name."""
+        ranked = (
+            (served / of, -of, name)
+            for served, of, name in zip(self.served, whole, self.names, strict=True)
+            if of >= FLOOR and name != REJECTED
+        )
+        return min(ranked, default=(0.0, 0, None))[2]
