@@ -30,7 +30,8 @@ __all__ = ["STALLED", "Health"]
 #: A loop that has not turned for so long is taken for dead.
 STALLED: Micros = 30 * SECOND
 
-_EXEMPTION = re.compile(r"exemptions\[\d+\]\.expires: ")
+#: What the file's reader says and is said here anew at every look.
+_ANEW = re.compile(r"exemptions\[\d+\]\.expires: |policies\[\d+\]\.mode: ")
 
 
 class Health:
@@ -55,8 +56,8 @@ class Health:
     def reload(self, settings: Settings, policies: PolicySet, warnings: Iterable[str] = ()) -> None:
         """Look at another configuration from now on."""
         self._closed = settings.store.posture == "closed"
-        # Whether an exemption has ended is asked at every look, not only when the file was read.
-        self._configured = tuple(warning for warning in warnings if not _EXEMPTION.search(warning))
+        # Whether an exemption has ended, say, is asked at every look, not only when the file was read.
+        self._configured = tuple(warning for warning in warnings if not _ANEW.search(warning))
         self._loaded = Loaded(settings, policies)
         self._without = [row.route for row in standings(self._loaded) if row.standing == "without"]
         self._off = [policy.name for policy in policies.policies if policy.mode is Mode.OFF]

@@ -126,7 +126,7 @@ class _Show:
         await self._until_ready(admin)
         print(
             f"The service can do {cast.backstop} requests a second: what {exchanges:,.0f} exchanges a second on this "
-            f"machine leave room for.\nDashboard, while this runs: http://127.0.0.1:{admin}/",
+            f"machine leave room for.\nDashboard: http://127.0.0.1:{admin}/ (while this runs)",
             flush=True,
         )
         return cast, port, admin

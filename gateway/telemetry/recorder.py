@@ -78,6 +78,8 @@ class Telemetry:
         self.log = _open_log(settings, policies, clock)
         #: Addresses outside `trusted_proxies` that sent Forwarded or X-Forwarded-For; the first few.
         self.forwarders: dict[str, None] = {}
+        #: Requests that were forwarded in shadow mode and would have been rejected, by the code of why.
+        self.would_reject: dict[str, int] = {}
         #: Called about every second with the time, on the thread that keeps the windows.
         self.each_second: list[Callable[[Micros], None]] = []
         self._summarised = clock.now() // _SUMMARY
@@ -166,6 +168,10 @@ class Telemetry:
         found = [forwarder_warning(address) for address in self.forwarders.copy()]
         if len(found) == _MAX_FORWARDERS:
             found.append(f"more than {_MAX_FORWARDERS} peers outside trusted_proxies send Forwarded or X-Forwarded-For")
+        found += [
+            f"in shadow, {count} requests would have been answered 401 by now: {code}"
+            for code, count in self.would_reject.copy().items()
+        ]
         if self.log is not None and self.log.sink.dropped:
             found.append(f"the decision log lost {self.log.sink.dropped} lines {self.log.sink.fault}".rstrip())
         return found
@@ -219,6 +225,9 @@ class Telemetry:
     def _asides(self, decision: Decision, tenant: str, now: Micros) -> bool:
         """Count what is counted beside a request. Return whether it was let through only by shadow."""
         shadow = "rejected" in decision.notes
+        if shadow:
+            self._ledger.add(Tally.SHADOW, decision.cls, decision.notes["rejected"], tenant, now)
+            _count(self.would_reject, decision.notes["rejected"])
         verdict = decision.verdict
         if verdict is not None:
             for refused in verdict.reading.shadow_refused:

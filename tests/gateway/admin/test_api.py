@@ -63,7 +63,13 @@ async def test_fairness_has_the_shape_of_the_contract(tmp_path: Path) -> None:
     found = await fairness(served, "window=1m")
     assert found["contended"] is True
     assert found["worst"].pop("interval") == pytest.approx([0.1455, 0.5190], abs=5e-5)
-    assert found["worst"] == {"tenant": "b", "in_profile_success": 0.3, "success": 0.3, "offered": 20}
+    assert found["worst"] == {
+        "tenant": "b",
+        "in_profile_success": 0.3,
+        "success": 0.3,
+        "offered": 20,
+        "share_over": True,
+    }
     assert found["tenants"][0] == {
         "tenant": "b",
         "offered": 20,

@@ -54,6 +54,13 @@ def policies(posture: str = "safe-capacity") -> str:
     return POLICIES.format(posture=posture)
 
 
+def test_what_is_off_is_told_once(tmp_path: Path) -> None:
+    """By whoever looks now, and not by the file's reader too."""
+    served = Served(tmp_path, POLICIES.format(posture="open"))
+    served.health.reload(served.loaded.settings, served.policies, [str(one) for one in served.loaded.warnings])
+    assert sum("off-one" in warning for warning in served.health.warnings()) == 1
+
+
 async def test_ready_lists_what_is_off_or_in_shadow(tmp_path: Path) -> None:
     """Nobody takes a limit for granted that does not hold; what is off is a warning too (case 123)."""
     answer = await Served(tmp_path, policies()).ask("/readyz")

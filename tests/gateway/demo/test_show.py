@@ -64,7 +64,7 @@ def test_it_ends_early_with_the_same_figures_and_leaves_nobody_behind(number: si
         assert child.stdout is not None
         assert "evenhand demo" in child.stdout.readline()
         lines = [child.stdout.readline() for _ in range(4)]
-        assert any(text.startswith("Dashboard, while this runs: http://127.0.0.1:") for text in lines), lines
+        assert any(text.startswith("Dashboard: http://127.0.0.1:") for text in lines), lines
         family = psutil.Process(child.pid).children(recursive=True)
         assert len(family) >= 2
         child.send_signal(number)

@@ -106,6 +106,7 @@ def _worst(rows: Sequence[dict[str, object]], in_profile: dict[str, list[Event]]
         "success": row["success"],
         "offered": row["offered"],
         "interval": _interval(float(str(success)), -denominator),
+        "share_over": row["share_over"],
     }
 
 

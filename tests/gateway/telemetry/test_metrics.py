@@ -13,9 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families as prometheu
 from prometheus_client.samples import Sample
 
 from gateway.telemetry import Telemetry
-from policies.request import Class
+from policies.request import Class, Kind
 from policies.verdict import Outcome
-from tests.gateway.telemetry.made import Event, StoppedClock, configured, telemetry
+from tests.gateway.telemetry.made import START, Event, StoppedClock, configured, telemetry
 
 #: Section 8 of the contract.
 CONTRACT = """
@@ -142,6 +142,22 @@ def test_accept_chooses_the_exposition(folder: Path) -> None:
     body, media_type = metrics.render("application/openmetrics-text")
     assert media_type.startswith("application/openmetrics-text")
     assert body.endswith(b"# EOF\n")
+
+
+def test_credentials_that_shadow_lets_through_are_counted_and_told(folder: Path) -> None:
+    """Whoever tries a configuration out learns how many callers it would turn away, and why."""
+    record_ = telemetry(folder)
+    for code in ("invalid-credential", "invalid-credential", "credential-required", ""):
+        decision = Event("rejected", kind=Kind.REJECTED).decision()
+        decision.notes |= {"rejected": code} if code else {}
+        record_.record(decision, START)
+    found = {one.labels["limit"]: one for one in samples(record_)["evenhand_refusals_total"]}
+    assert {limit: one.value for limit, one in found.items()} == {"invalid-credential": 2, "credential-required": 1}
+    assert {(one.labels["tenant"], one.labels["mode"]) for one in found.values()} == {("rejected", "shadow")}
+    assert record_.warnings() == [
+        "in shadow, 2 requests would have been answered 401 by now: invalid-credential",
+        "in shadow, 1 requests would have been answered 401 by now: credential-required",
+    ]
 
 
 def test_counts_and_ratios_are_those_of_the_requests(folder: Path) -> None:

@@ -32,6 +32,15 @@ def after(record: Telemetry, at: float, bad: dict[str, int]) -> Report:
     return record.tenants.report("1m", START + round(at * SECOND))
 
 
+def test_a_worst_tenant_that_asks_for_more_than_its_share_says_so(tmp_path: Path) -> None:
+    """One without a quota of its own has no own limit to be refused by: `share_over` tells it from a victim."""
+    record = telemetry(tmp_path, StoppedClock())
+    for event in [Event("greedy")] * 6 + [Event("greedy", Outcome.REFUSED, "share")] * 14 + [Event("light")] * 20:
+        record.record(event.decision(), event.now)
+    worst = record.tenants.report("1m", START).worst_members() or {}
+    assert (worst["tenant"], worst["share_over"]) == ("greedy", True)
+
+
 def test_case_125_the_worst_stands_beside_the_aggregate_and_has_a_name(tmp_path: Path) -> None:
     """One tenant at 30 % of 20, then two bad ones, then recovery: each seen at once, and gone within one window."""
     record = telemetry(tmp_path, StoppedClock())
@@ -43,7 +52,7 @@ def test_case_125_the_worst_stands_beside_the_aggregate_and_has_a_name(tmp_path:
     assert (one.worst.tenant, one.worst.in_profile_success, one.worst.success) == ("t7", 0.3, 0.3)
     members = one.worst_members() or {}
     assert members.pop("interval") == pytest.approx([0.1455, 0.5190], abs=5e-5)
-    assert members == {"tenant": "t7", "in_profile_success": 0.3, "success": 0.3, "offered": 20}
+    assert members == {"tenant": "t7", "in_profile_success": 0.3, "success": 0.3, "offered": 20, "share_over": False}
     assert one.aggregate.within_share_refused == 14
 
     two = after(record, WINDOW_SECONDS, {"t7": 6, "t9": 4})
