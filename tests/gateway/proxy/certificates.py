@@ -30,6 +30,12 @@ class Authority:
 
     def serve(self, *names: str, days: int = 1) -> ssl.SSLContext:
         """Return a server context with a certificate for `names` (hosts or addresses), valid until `days` from now."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.issue(*names, days=days))
+        return context
+
+    def issue(self, *names: str, days: int = 1) -> Path:
+        """Return a PEM file with a key and its certificate for `names`."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "throw-away server")])
         certificate = self._sign(subject, key, x509.BasicConstraints(ca=False, path_length=None), list(names), days)
@@ -38,9 +44,7 @@ class Authority:
         path.write_bytes(
             key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain) + certificate.public_bytes(pem)
         )
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(path)
-        return context
+        return path
 
     def _sign(
         self,

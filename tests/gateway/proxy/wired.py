@@ -44,6 +44,7 @@ async def wired(
     *,
     limits: dict[str, Micros] | None = None,
     certificate: Certificate | None = None,
+    handshake_us: Micros = 10 * SECOND,
     **config: str,
 ) -> AsyncIterator[Wired]:
     """Serve what `config` writes (see `house.write`) in front of `origin`; `limits` replace those of the file."""
@@ -58,7 +59,7 @@ async def wired(
     gateway.sockets = Sockets(gateway.settings.websocket)
     app = Proxy(gateway.front, gateway.sockets)
     served_by = configured(app, lane(gateway.door), gateway.settings.websocket)
-    gateway.server = server = Listener(served_by, drain_us=SECOND, certificate=certificate)
+    gateway.server = server = Listener(served_by, drain_us=SECOND, certificate=certificate, handshake_us=handshake_us)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     while not server.started:
         await asyncio.sleep(0.005)

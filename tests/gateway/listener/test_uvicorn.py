@@ -1,0 +1,70 @@
+"""What of uvicorn is relied on beyond its documentation: this fails loudly when it moves, and says where to look."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+
+import uvicorn
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from uvicorn.server import Server, ServerState
+
+from gateway.listener.server import Listener, configured
+
+__all__: list[str] = []
+
+LOOK = "uvicorn moved: read gateway/proxy/framing.py, guard.py, upgrade.py and gateway/listener/server.py again"
+
+
+async def nothing(scope: object, receive: object, send: object) -> None:
+    """Do nothing: an application."""
+
+
+def made(protocol: type[asyncio.Protocol]) -> asyncio.Protocol:
+    """Return a protocol as uvicorn's server makes one."""
+    config = configured(nothing, HttpToolsProtocol)
+    config.load()
+    return protocol(config=config, server_state=ServerState(), app_state={})  # type: ignore[call-arg] # uvicorn's
+
+
+async def test_version_is_the_pinned_one() -> None:
+    """The range of pyproject.toml is one minor version."""
+    assert uvicorn.__version__.startswith("0.54."), LOOK
+
+
+async def test_http_protocol() -> None:
+    """Its constructor, and every attribute that the framing and the guard use or replace."""
+    parameters = list(inspect.signature(HttpToolsProtocol.__init__).parameters)
+    assert parameters == ["self", "config", "server_state", "app_state", "_loop"], LOOK
+    one = made(HttpToolsProtocol)
+    for name in ("config", "loop", "parser", "app_state", "server_state", "connections", "transport", "flow", "client"):
+        assert hasattr(one, name), f"{name}: {LOOK}"
+    for name in ("scheme", "url", "headers"):
+        assert name in inspect.getsource(HttpToolsProtocol), f"{name}: {LOOK}"
+    hooks = ("connection_made", "connection_lost", "eof_received", "data_received", "shutdown", "pause_writing")
+    parsed = ("on_message_begin", "on_url", "on_header", "on_headers_complete", "on_body", "on_message_complete")
+    for name in (*hooks, *parsed, "resume_writing"):
+        assert callable(getattr(HttpToolsProtocol, name, None)), f"{name}: {LOOK}"
+    assert {"pause_reading", "resume_reading", "pause_writing", "resume_writing"} <= set(dir(FlowControl)), LOOK
+
+
+async def test_websocket_protocol() -> None:
+    """What the hand-over uses: the scope made before the app runs, the queue it reads, the close it notes."""
+    one = made(WebSocketsSansIOProtocol)
+    for name in ("queue", "conn", "handshake_complete", "close_sent", "disconnected", "connections", "loop"):
+        assert hasattr(one, name), f"{name}: {LOOK}"
+    source = inspect.getsource(WebSocketsSansIOProtocol.handle_connect)
+    assert source.index("self.scope") < source.index("create_task(self.run_asgi())"), LOOK
+    assert "websocket.http.response" in source, LOOK
+
+
+async def test_server() -> None:
+    """What the listener replaces is still what uvicorn calls, in this order."""
+    for name in ("startup", "shutdown", "capture_signals"):
+        assert callable(getattr(Server, name, None)), f"{name}: {LOOK}"
+        assert getattr(Listener, name) is not getattr(Server, name)
+    source = inspect.getsource(Server._serve)
+    assert source.index("self.startup(") < source.index("self.main_loop(") < source.index("self.shutdown("), LOOK
+    assert {"connections", "tasks", "total_requests"} <= set(vars(ServerState())), LOOK
