@@ -3,18 +3,28 @@
 Rules
 1. The suite fits ten minutes on two cores. What needs more is marked `soak`, takes its size from the fixture `soak`,
    and reaches full size under `make soak` (`--soak`).
-2. Property tests draw 100 examples, `make fuzz` many more; none has a deadline, for the machine may be busy.
+2. Property tests draw 100 examples, `make fuzz` many more; none has a deadline, for the machine may be busy. Where `CI`
+   is set they draw the same ones every time: whether a change lands must not depend on luck, finding more is fuzzing's
+   job.
 """
 
 from __future__ import annotations
+
+import os
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 __all__: list[str] = []
 
-settings.register_profile("default", max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("fuzz", settings.get_profile("default"), max_examples=20_000)
+settings.register_profile(
+    "default",
+    max_examples=100,
+    deadline=None,
+    derandomize="CI" in os.environ,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("fuzz", settings.get_profile("default"), max_examples=20_000, derandomize=False)
 settings.load_profile("default")
 
 
