@@ -141,6 +141,7 @@ class Gateway:
             upstreams,
             self._clock,
             forwarder=self.telemetry.untrusted_forwarder,
+            doubtful=self.telemetry.doubtful_proxy,
         )
 
     def adopt(self, loaded: Loaded, resolver: CredentialResolver) -> None:

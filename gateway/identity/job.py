@@ -35,13 +35,16 @@ class JobMapping(NamedTuple):
     job_claim: str
 
     def claimed(self, claims: Claims, expires_us: Micros) -> Claimed | None:
-        """Return the project that `claims` name; the job may be a number, as CI systems count them."""
-        tenant, project, job = (claims.get(name) for name in (self.tenant_claim, self.project_claim, self.job_claim))
-        if isinstance(job, int) and not isinstance(job, bool):
-            job = str(job)
+        """Return the project that `claims` name; any of them may be a whole number, as CI systems count."""
+        names = (self.tenant_claim, self.project_claim, self.job_claim)
+        tenant, project, job = (_text(claims.get(name)) for name in names)
         if not is_id(tenant) or not is_id(project) or not is_id(job) or self.tenants.fullmatch(tenant) is None:
             return None
         return Claimed(Kind.JOB, tenant, project, expires_us, job)
+
+
+def _text(claim: object) -> object:
+    return str(claim) if isinstance(claim, int) and not isinstance(claim, bool) else claim
 
 
 _REMEMBERED = 32_768

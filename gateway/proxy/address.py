@@ -13,7 +13,7 @@ Rules
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import TypeAlias
@@ -36,14 +36,21 @@ _FOR = re.compile(r'for=(?:"([^"\\]*)"|([^";,\s]*))', re.ASCII | re.IGNORECASE)
 class Addresses:
     """Finds the caller behind a peer, as one configuration trusts them."""
 
-    __slots__ = ("_known", "_networks", "_prefix", "_trusts_nobody", "_trusts_unix")
+    __slots__ = ("_doubt", "_known", "_networks", "_prefix", "_trusts_nobody", "_trusts_unix")
 
-    def __init__(self, trusted: Iterable[Network | str], ipv6_prefix: int = 64) -> None:
+    def __init__(
+        self,
+        trusted: Iterable[Network | str],
+        ipv6_prefix: int = 64,
+        doubt: Callable[[str], None] | None = None,
+    ) -> None:
+        """`doubt` is told of a trusted peer whose fields tell of no caller, or of two."""
         trusted = tuple(trusted)
         self._networks = tuple(entry for entry in trusted if not isinstance(entry, str))
         self._trusts_unix = UNIX in trusted
         self._trusts_nobody = not trusted
         self._prefix = ipv6_prefix
+        self._doubt = doubt
         self._known = lru_cache(maxsize=4096)(self._look_up)
 
     def trusts(self, peer: str) -> bool:
@@ -62,7 +69,11 @@ class Addresses:
             for name, walk in ((b"x-forwarded-for", self._x_forwarded_for), (b"forwarded", self._forwarded))
             if name in fields
         ]
-        return walks[0] if walks and walks[0] and all(walk == walks[0] for walk in walks) else own
+        if walks and walks[0] and all(walk == walks[0] for walk in walks):
+            return walks[0]
+        if walks and self._doubt is not None:
+            self._doubt(own)
+        return own
 
     def _x_forwarded_for(self, value: str) -> str:
         return self._walk(entry.strip() for entry in reversed(value.rsplit(",", LONGEST_WALK)[-LONGEST_WALK:]))

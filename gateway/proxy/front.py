@@ -98,6 +98,7 @@ class Front:
         clock: Clock,
         *,
         forwarder: Callable[[str], None] | None = None,
+        doubtful: Callable[[str], None] | None = None,
         stamps: bool = True,
     ) -> None:
         name = pseudonym(settings.store)
@@ -115,7 +116,7 @@ class Front:
         self.refuser = Refuser(self._wording, clock, settings.refusal.cors, stamps=stamps)
         self.ways = _ways(settings, upstreams, name)
         self.parser = Parser(
-            Addresses(settings.server.trusted_proxies, settings.server.ipv6_prefix),
+            Addresses(settings.server.trusted_proxies, settings.server.ipv6_prefix, doubtful),
             self._ids,
             Classifier(policies).route,
             pseudonym=name,

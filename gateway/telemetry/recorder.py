@@ -78,6 +78,8 @@ class Telemetry:
         self.log = _open_log(settings, policies, clock)
         #: Addresses outside `trusted_proxies` that sent Forwarded or X-Forwarded-For; the first few.
         self.forwarders: dict[str, None] = {}
+        #: Trusted proxies whose Forwarded and X-Forwarded-For tell of no caller, or of two; the first few.
+        self.doubtful: dict[str, None] = {}
         #: Requests that were forwarded in shadow mode and would have been rejected, by the code of why.
         self.would_reject: dict[str, int] = {}
         #: Called about every second with the time, on the thread that keeps the windows.
@@ -163,10 +165,18 @@ class Telemetry:
         self.forwarders[address] = None
         _LOG.warning("%s", forwarder_warning(address))
 
+    def doubtful_proxy(self, address: str) -> None:
+        """Note a trusted proxy that does not tell for whom it forwards; warned of once per address."""
+        if address in self.doubtful or len(self.doubtful) >= _MAX_FORWARDERS:
+            return
+        self.doubtful[address] = None
+        _LOG.warning("%s", doubtful_warning(address))
+
     def warnings(self) -> list[str]:
         """Return what an operator should know of now, one sentence each; from any thread."""
         found = [forwarder_warning(address) for address in self.forwarders.copy()]
-        if len(found) == _MAX_FORWARDERS:
+        found += [doubtful_warning(address) for address in self.doubtful.copy()]
+        if len(self.forwarders) == _MAX_FORWARDERS:
             found.append(f"more than {_MAX_FORWARDERS} peers outside trusted_proxies send Forwarded or X-Forwarded-For")
         found += [
             f"in shadow, {count} requests would have been answered 401 by now: {code}"
@@ -285,4 +295,12 @@ def forwarder_warning(address: str) -> str:
     return (
         f"{address} sends Forwarded or X-Forwarded-For and is not in trusted_proxies: "
         f"callers behind {address} share one address; add it to trusted_proxies"
+    )
+
+
+def doubtful_warning(address: str) -> str:
+    """Return what to say of a trusted proxy that names no caller, or two."""
+    return (
+        f"{address} is in trusted_proxies, and sent Forwarded and X-Forwarded-For that disagree or name no address: "
+        f"those callers share its own; let it write one of the two and remove the other"
     )

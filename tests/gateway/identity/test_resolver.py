@@ -84,6 +84,13 @@ def items() -> Iterator[Item]:
     yield Item("jwt, other issuer", hs256(claims(iss="https://else.example")), None)
     yield Item("job", job, Principal(Kind.JOB, "acme", "acme/web", batch, job="99", expires_us=EXP))
     yield Item("job, other tenant", rs256(claims(**JOB_CLAIMS | {"namespace": "globex"}), rsa_key("ci")), INVALID)
+    yield Item(
+        "job, numbered project",
+        rs256(claims(**JOB_CLAIMS | {"project": 4242, "job": 99}), rsa_key("ci")),
+        Principal(Kind.JOB, "acme", "4242", batch, job="99", expires_us=EXP),
+    )
+    yield Item("job, project true", rs256(claims(**JOB_CLAIMS | {"project": True}), rsa_key("ci")), INVALID)
+    yield Item("job, project 1.5", rs256(claims(**JOB_CLAIMS | {"project": 1.5}), rsa_key("ci")), INVALID)
     yield Item("job, no project", rs256(claims(**JOB_CLAIMS | {"project": None}), rsa_key("ci")), INVALID)
     yield Item("job, no number", rs256(claims(**JOB_CLAIMS | {"job": None}), rsa_key("ci")), INVALID)
     yield Item("job, flipped", flipped(job), INVALID)

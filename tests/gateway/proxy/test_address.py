@@ -86,6 +86,26 @@ def test_fields_that_disagree_are_not_believed() -> None:
 
 
 @pytest.mark.parametrize(
+    ("peer", "fields", "doubted"),
+    [
+        ("10.0.0.1", {}, []),
+        ("10.0.0.1", {b"x-forwarded-for": b"203.0.113.9"}, []),
+        ("10.0.0.1", {b"x-forwarded-for": b"203.0.113.9", b"forwarded": b"for=203.0.113.9"}, []),
+        ("10.0.0.1", {b"x-forwarded-for": b"203.0.113.9", b"forwarded": b"for=198.51.100.1"}, ["10.0.0.1"]),
+        ("10.0.0.1", {b"x-forwarded-for": b"unknown"}, ["10.0.0.1"]),
+        ("203.0.113.1", {b"x-forwarded-for": b"unknown", b"forwarded": b"for=198.51.100.1"}, []),
+    ],
+)
+def test_a_trusted_proxy_that_tells_of_nobody_is_noticed(
+    peer: str, fields: dict[bytes, bytes], doubted: list[str]
+) -> None:
+    """Its callers share its address, which an operator has to know of; what others send is no news."""
+    told: list[str] = []
+    Addresses((ip_network("10.0.0.0/8"),), 64, told.append).caller(peer, fields)
+    assert told == doubted
+
+
+@pytest.mark.parametrize(
     ("peer", "prefix", "expected"),
     [
         ("2001:db8:1:2:3::4", 64, "2001:db8:1:2::/64"),

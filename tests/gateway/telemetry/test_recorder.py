@@ -29,6 +29,17 @@ def test_an_untrusted_forwarder_is_warned_of_once_per_address(tmp_path: Path, ca
     assert record.warnings()[16:] == ["more than 16 peers outside trusted_proxies send Forwarded or X-Forwarded-For"]
 
 
+def test_a_proxy_that_tells_of_nobody_is_warned_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """By address, and bounded: a whole network can be trusted."""
+    record = telemetry(tmp_path)
+    with caplog.at_level(logging.WARNING, "evenhand"):
+        for number in range(100):
+            record.doubtful_proxy(f"10.0.0.{number // 2}")
+    assert len(caplog.records) == 16
+    assert caplog.messages[0].startswith("10.0.0.0 is in trusted_proxies, and sent Forwarded and X-Forwarded-For that ")
+    assert record.warnings() == caplog.messages
+
+
 def test_telemetry_is_a_recorder_and_stops_without_having_started(tmp_path: Path) -> None:
     """It fulfils the port, and `stop` is safe on every way out."""
     record: Recorder = telemetry(tmp_path)
