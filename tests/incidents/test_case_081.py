@@ -63,7 +63,7 @@ async def leave(gateway_address: str, name: str, dice: random.Random) -> int:
 @pytest.mark.parametrize("name", EXITS)
 async def test_seats_come_back(tmp_path: Path, up: Origin, soak: bool, name: str) -> None:
     """3 seats, and call after call that ends badly: then three calls at once succeed, and a fourth has no seat."""
-    count, dice = 1_000 if soak else 60, random.Random(81)
+    count, dice = 999 if soak else 60, random.Random(81)
     up.on("/leaves", HANG)
     up.on("/upstream-hangs", HANG)
     up.on("/upstream-resets", Answer(raw=b"", ending="reset"))
