@@ -12,7 +12,7 @@ from gateway.telemetry.catalog import CATALOG
 __all__: list[str] = []
 
 ROOT = Path(__file__).resolve().parent.parent
-RULES = [ROOT / "deploy" / "prometheus" / "evenhand-identity.rules.yml"]
+RULES = sorted((ROOT / "deploy" / "prometheus").glob("*.rules.yml"))
 _METRIC = re.compile(r"\bevenhand_[a-z_]+\b")
 _BY = re.compile(r"\bby \(([a-z_, ]+)\)[ \n]*\(+(?:increase\()?(evenhand_[a-z_]+)")
 
