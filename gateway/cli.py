@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -47,6 +48,15 @@ Config = Annotated[
 ]
 _DEFAULT = Path("gateway.toml")
 
+#: What a library says of a value, in our words.
+_SPOKEN = (
+    (re.compile(r"Value error, "), ""),
+    (re.compile(r"Input should be a valid integer.*"), "expected a whole number"),
+    (re.compile(r"Input should be greater than or equal to (\S+)"), r"expected \1 or more"),
+    (re.compile(r"Input should be less than or equal to (\S+)"), r"expected \1 or less"),
+    (re.compile(r"Input should be "), "expected "),
+)
+
 
 class DemoMode(StrEnum):
     """What limits the demo: everything, or one bucket for all as elsewhere."""
@@ -82,7 +92,10 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _sentence(message: str) -> str:
-    return " ".join(message.split()).removesuffix(".")
+    message = " ".join(message.split()).removesuffix(".")
+    for theirs, ours in _SPOKEN:
+        message = theirs.sub(ours, message)
+    return message
 
 
 def _fail(message: str, code: int) -> int:

@@ -30,7 +30,7 @@ from gateway.app import Gateway, compose
 from gateway.errors import GatewayError
 from gateway.listener.server import Listener, configured
 from gateway.listener.sockets import bind
-from gateway.listener.system import notify, quiet_collector, raise_file_limit
+from gateway.listener.system import log_to, notify, quiet_collector, raise_file_limit
 from gateway.listener.tls import Certificate
 from gateway.proxy.lane import lane
 from gateway.reload import Reloader, Source
@@ -148,7 +148,7 @@ def serve(loaded: Loaded, backstop: Backstop | None = None, source: Source | Non
 
     `backstop` replaces the fair shares, as the demo's negative control does. `source` is where a reload reads from.
     """
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s: %(message)s")
+    log_to(sys.stderr)
     server = loaded.settings.server
     chain, key = server.tls_certificate, server.tls_key
     certificate = Certificate(chain, key) if chain and key else None

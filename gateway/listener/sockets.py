@@ -66,6 +66,8 @@ def _bind_unix(path: Path) -> socket.socket:
             if probe.connect_ex(str(path)) == 0:
                 raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
         path.unlink()
+    elif path.exists() or path.is_symlink():
+        raise OSError(errno.EEXIST, "something that is no socket stands there")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listener.bind(str(path))

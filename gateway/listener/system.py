@@ -4,11 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import logging
 import os
 import resource
 import socket
+from typing import TextIO
 
-__all__ = ["notify", "quiet_collector", "raise_file_limit"]
+__all__ = ["log_to", "notify", "quiet_collector", "raise_file_limit"]
+
+
+class _Spoken(logging.Formatter):
+    """Writes a record as every other message of the command is: `evenhand: warning: a sentence`."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        return f"evenhand: {record.levelname.lower()}: {record.message}"
+
+
+def log_to(stream: TextIO) -> None:
+    """Let what this process has to tell its operator go to `stream`, from warnings on, unless somebody else cares."""
+    out = logging.StreamHandler(stream)
+    out.setFormatter(_Spoken())
+    logging.basicConfig(level=logging.WARNING, handlers=[out])
 
 
 def raise_file_limit() -> int:

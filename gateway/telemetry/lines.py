@@ -14,8 +14,9 @@ JSON, one object a line. `event` says which of four it is:
 - `fairness`: once a minute with traffic. `ts`, `window`, `aggregate` beside `worst`, as in `/api/fairness`.
 - `dropped`: `count` lines were lost, because whoever reads the log did not keep up.
 
-`common` and `combined` are the formats of Apache httpd, for tools that read nothing else: only requests, `-` for what a
-gateway does not know.
+`common` and `combined` are the formats of Apache httpd, for tools that read nothing else: only requests, and `-` for
+what is not kept of one: the size, Referer and User-Agent, and the whole request line where it could not be read. The
+path is the canonical one and the version always HTTP/1.1.
 
 Rules
 1. No secret reaches a line: no header, no query, no token. What a caller made is escaped and of bounded length.
@@ -130,8 +131,8 @@ def _entry(logged: Logged) -> str:
     facts, principal = logged.decision.facts, logged.decision.principal
     user = _bare(f"{principal.tenant}/{principal.credential}", 2 * _MAX_NAME)
     when = datetime.fromtimestamp(logged.now / SECOND, UTC).strftime("%d/%b/%Y:%H:%M:%S +0000")
-    request = f"{_bare(facts.method, _MAX_METHOD)} {_bare(facts.path, _MAX_PATH)} HTTP/1.1"
-    return f'{_bare(facts.address, _MAX_NAME)} - {user} [{when}] "{request}" {logged.decision.status:03d} -'
+    request = f"{_bare(facts.method, _MAX_METHOD)} {_bare(facts.path, _MAX_PATH)} HTTP/1.1" if facts.method else "-"
+    return f'{_bare(facts.address, _MAX_NAME) or "-"} - {user} [{when}] "{request}" {logged.decision.status:03d} -'
 
 
 def _bare(text: str, length: int) -> str:

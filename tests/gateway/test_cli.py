@@ -204,8 +204,10 @@ def test_token_names_itself_and_lasts_for_ever_unless_told(capsys: pytest.Captur
         (["serv"], 2, "No such command 'serv'"),
         (["check", "--confg", "x"], 2, "No such option: --confg"),
         (["check", "x"], 2, "Got unexpected extra argument"),
-        (["demo", "--seconds", "soon"], 2, "Invalid value for '--seconds'"),
-        (["demo", "--mode", "x"], 2, "Invalid value for '--mode'"),
+        (["demo", "--seconds", "soon"], 2, "Invalid value for '--seconds': expected a whole number ("),
+        (["demo", "--seconds", "0"], 2, "Invalid value for '--seconds': expected 1 or more ("),
+        (["demo", "--seconds", "86401"], 2, "Invalid value for '--seconds': expected 86400 or less ("),
+        (["demo", "--mode", "x"], 2, "Invalid value for '--mode': 'x' is not one of 'evenhand', 'shared-bucket' ("),
         (["-c"], 2, "No such option: -c"),
     ),
 )

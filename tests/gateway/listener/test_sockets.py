@@ -47,7 +47,7 @@ def test_unix_socket_that_was_left_behind_is_replaced(tmp_path: Path) -> None:
         assert not path.exists()
         unlink(listener)
     path.write_text("mine", encoding="ascii")
-    with pytest.raises(GatewayError):
+    with pytest.raises(GatewayError, match="something that is no socket stands there"):
         bind(f"unix:{path}")
     assert path.read_text(encoding="ascii") == "mine"
 

@@ -70,3 +70,15 @@ def test_collector_leaves_what_stands_alone() -> None:
     ran = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, check=True, timeout=30)
     assert ran.stdout.split() == [b"True", b"50000"]
     assert gc.get_freeze_count() == 0
+
+
+def test_what_is_logged_reads_as_every_other_message() -> None:
+    """One style on stderr: who says it, how bad it is, and a sentence."""
+    script = (
+        "import logging, sys; from gateway.listener.system import log_to; log_to(sys.stdout); "
+        "log = logging.getLogger('evenhand.x'); log.warning('%s is odd', 'that'); log.error('worse'); log.info('no')"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True, timeout=30
+    )
+    assert ran.stdout == "evenhand: warning: that is odd\nevenhand: error: worse\n"

@@ -16,7 +16,7 @@ from gateway.telemetry import Telemetry
 from gateway.telemetry.decisions import DecisionLog
 from policies.charge import NEVER
 from policies.policy import Mode
-from policies.request import Class, Kind
+from policies.request import Class, Kind, RequestFacts
 from policies.verdict import Outcome
 from tests.gateway.telemetry.made import START, Event, StoppedClock, configured
 
@@ -274,6 +274,19 @@ def test_the_formats_of_httpd_hold_requests_only(tmp_path: Path, form: str, expe
     logged.log.event("fairness", START, {})
     logged.clock.at += 5_000_000
     assert logged.text() == expected * 10
+
+
+def test_httpd_writes_a_dash_for_what_could_not_be_read(tmp_path: Path) -> None:
+    """A request line that was none is no empty one, nor is the address of a caller who has none."""
+    logged = Logged(tmp_path, "common")
+    decision = Event(
+        "rejected", Outcome.REJECTED, status=400, kind=Kind.REJECTED, credential="", judged=False
+    ).decision()
+    decision.facts = RequestFacts("", "", "")
+    logged.telemetry.record(decision, START)
+    line = logged.text()
+    assert line == '- - rejected/ [18/May/2033:03:35:00 +0000] "-" 400 -\n'
+    assert re.fullmatch(APACHE["common"], line.rstrip())
 
 
 def test_once_a_minute_the_aggregate_stands_beside_the_worst(tmp_path: Path) -> None:
