@@ -17,8 +17,6 @@ __all__ = ["PENDING", "pending"]
 
 PENDING: tuple[Place, ...] = (
     ("server", "workers"),
-    ("server", "tls_certificate"),
-    ("server", "tls_key"),
     ("store", "url"),
     ("store", "ca_file"),
     ("store", "posture"),
@@ -26,11 +24,6 @@ PENDING: tuple[Place, ...] = (
     ("store", "deadline"),
     ("store", "max_connections"),
     ("routes", "*", "posture"),
-    ("websocket", "origins"),
-    ("websocket", "max_per_tenant"),
-    ("websocket", "max_message"),
-    ("websocket", "idle_timeout"),
-    ("websocket", "max_lifetime"),
 )
 
 

@@ -56,7 +56,7 @@ _ALL = (
         "internal-error", 500, "Internal error", "The gateway failed; the request may or may not have been served."
     ),
     Problem("not-implemented", 501, "Not implemented", "The gateway cannot do this."),
-    Problem("upgrade-not-supported", 501, "Upgrade not supported", "WebSocket connections are not passed on yet."),
+    Problem("upgrade-not-supported", 501, "Upgrade not supported", "A WebSocket begins with a whole handshake."),
     Problem("bad-gateway", 502, "Bad gateway", "The service behind did not answer as HTTP wants it."),
     Problem("unavailable", 503, "Unavailable", "The gateway cannot take this request just now."),
     Problem("identity-unavailable", 503, "Identity unavailable", "Nobody can tell just now whether this is valid."),

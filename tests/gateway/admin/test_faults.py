@@ -11,7 +11,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from gateway.serve import _AdminThread, bind
+from gateway.listener.sockets import bind
+from gateway.serve import _AdminThread
 from tests.gateway.admin.served import Served
 
 __all__: list[str] = []

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
 
 import pytest
 
 from gateway.proxy import guard
-from gateway.proxy.guard import AHEAD, Guard
+from gateway.proxy.guard import AHEAD
 from policies.units import SECOND
 from tests.gateway.proxy.house import A
 from tests.gateway.proxy.reach import on_both_loops, until
-from tests.gateway.proxy.wired import Wired, wired
-from tests.wire.caller import Caller, call, request
+from tests.gateway.proxy.wired import connections, wired
+from tests.wire.caller import Caller, request
 from tests.wire.origin import Origin, serving
 from tests.wire.script import HANG, Answer
 
@@ -33,11 +31,6 @@ def origin() -> Iterator[Origin]:
     """Run the scripted upstream."""
     with serving() as up:
         yield up
-
-
-def connections(gateway: Wired) -> list[Guard]:
-    """Return what stands now."""
-    return [cast("Guard", one) for one in gateway.server.server_state.connections]
 
 
 # Deadlines
@@ -294,125 +287,3 @@ async def test_reset_is_noticed_while_nothing_is_read(tmp_path: Path, origin: Or
         await gateway.settled(1, within=2.0)
         assert gateway.books.ends == [("aborted", 0, "")]
         sending.cancel()
-
-
-# Ways out
-
-
-@on_both_loops
-async def test_early_answer_is_not_lost_to_a_reset(tmp_path: Path, origin: Origin) -> None:
-    """What still arrives after an answer that closes is discarded for 2 s, then the connection is cut (rule 2)."""
-    octets = (POST + "Content-Length: 900000000000\r\n\r\n").encode()
-    async with wired(tmp_path, origin) as gateway, await Caller.connect(gateway.address) as caller:
-        await caller.send(octets)
-        started = time.monotonic()
-        sending = asyncio.create_task(caller.send(b"x" * 40_000_000, split=100_000))
-        await asyncio.sleep(0.2)
-        answer = await caller.response()
-        assert (answer.status, answer.complete, answer.header("connection")) == (413, True, "close")
-        await caller.until_closed(5)
-        assert time.monotonic() - started < 4.5
-        sending.cancel()
-    assert origin.seen == []
-
-
-@on_both_loops
-async def test_small_unwanted_body_keeps_the_connection(tmp_path: Path, origin: Origin) -> None:
-    """A refused request with a flight of body at most costs no connection."""
-    async with wired(tmp_path, origin, quota="1/h burst 1") as gateway, await Caller.connect(gateway.address) as caller:
-        await caller.send(request("POST", token=T, body=b"x" * 1000))
-        assert (await caller.response()).status == 200
-        head = (POST + "Content-Length: 1000\r\n\r\n").encode()
-        await caller.send(head)
-        answer = await caller.response()
-        assert (answer.status, answer.header("connection")) == (429, None)
-        await caller.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".ljust(1000))
-        await caller.send(GOOD)
-        assert (await caller.response()).status == 429
-        assert len(gateway.books.settled) == 3
-    assert len(origin.seen) == 1
-
-
-@on_both_loops
-async def test_answer_nobody_takes_does_not_hold_a_closed_connection(tmp_path: Path, origin: Origin) -> None:
-    """After our last word a caller that takes nothing is cut."""
-    origin.on("/", Answer(body=b"x" * 3_000_000))
-    async with wired(tmp_path, origin) as gateway, await Caller.connect(gateway.address) as caller:
-        caller.pause()
-        await caller.send(request(token=T, fields=[("Connection", "close")]))
-        await gateway.settled(1, 10.0)
-        await until(lambda: not connections(gateway), 6.0)
-
-
-@on_both_loops
-async def test_sockets_of_one_address_are_counted(tmp_path: Path, origin: Origin) -> None:
-    """One above the cap is closed unanswered and counted; closing one makes room; another address has its own."""
-    async with wired(tmp_path, origin, quota=PLENTY, server="max_connections_per_address = 2") as gateway:
-        first, second = [await Caller.connect(gateway.address) for _ in range(2)]
-        for caller in (first, second):
-            await caller.send(GOOD)
-            assert (await caller.response()).status == 200
-        third = await Caller.connect(gateway.address)
-        await third.until_closed()
-        assert third.raw == b""
-        assert gateway.rejections == [(0, "too-many-connections")]
-        assert (await call(gateway.address, GOOD, source="127.0.0.9")).status == 200
-        first.close()
-        await until(lambda: gateway.door.post.connections == {"127.0.0.1": 1})
-        assert (await call(gateway.address, GOOD)).status == 200
-        second.close()
-        await until(lambda: gateway.door.post.connections == {})
-
-
-@on_both_loops
-async def test_trusted_proxy_has_no_cap(tmp_path: Path, origin: Origin) -> None:
-    """A proxy of our own speaks for many."""
-    server = 'max_connections_per_address = 1\ntrusted_proxies = ["127.0.0.1/32"]'
-    async with wired(tmp_path, origin, quota=PLENTY, server=server) as gateway:
-        callers = [await Caller.connect(gateway.address) for _ in range(4)]
-        for caller in callers:
-            await caller.send(GOOD)
-            assert (await caller.response()).status == 200
-            caller.close()
-
-
-@on_both_loops
-async def test_stop_ends_what_is_under_way(tmp_path: Path, origin: Origin) -> None:
-    """A request that waits is told, a stream is broken off, an idle connection closed; each is counted once."""
-    origin.on("/wait", HANG)
-    origin.on("/stream", Answer(body=lambda: iter([b"x"] * 1000), framing="chunked", gap=0.05))
-    async with wired(tmp_path, origin, quota=PLENTY) as gateway:
-        waiting, streaming, idle = [await Caller.connect(gateway.address) for _ in range(3)]
-        await waiting.send(request(target="/wait", token=T))
-        await streaming.send(request(target="/stream", token=T))
-        await streaming.head()
-        await until(lambda: len(origin.seen) == 2)
-        gateway.door.post.draining = True
-        stopped = [one.stop() for one in connections(gateway)]
-        assert sorted(stopped) == [False, True, True]
-        answer = await waiting.response()
-        assert (answer.status, answer.header("connection")) == (503, "close")
-        assert not (await streaming.response()).complete
-        await idle.until_closed()
-        assert sorted(gateway.books.ends) == [("served", 200, ""), ("upstream_error", 503, "")]
-        assert [one.notes for one in gateway.books.settled] == [{"ended": "drain"}] * 2
-        waiting.close()
-
-
-@on_both_loops
-async def test_drain_answers_and_closes(tmp_path: Path, origin: Origin) -> None:
-    """Once draining, every answer says that it is the last, and idle connections end shortly."""
-    origin.on("/good", Answer(delay=0.2))
-    async with wired(tmp_path, origin, quota=PLENTY) as gateway:
-        busy, idle = await Caller.connect(gateway.address), await Caller.connect(gateway.address)
-        await busy.send(GOOD)
-        await until(lambda: len(origin.seen) == 1)
-        gateway.door.post.draining = True
-        for one in connections(gateway):
-            one.shutdown()
-        # On its way when the server stopped.
-        await idle.send(GOOD)
-        for caller in (busy, idle):
-            answer = await caller.response()
-            assert (answer.status, answer.header("connection")) == (200, "close")
-            caller.close()

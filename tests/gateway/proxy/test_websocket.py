@@ -3,101 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import websockets
-from websockets.asyncio.client import ClientConnection, connect
-from websockets.asyncio.server import Server, ServerConnection, serve
-from websockets.exceptions import ConnectionClosed
+from websockets.asyncio.server import ServerConnection
 from websockets.http11 import Request, Response
 from websockets.typing import Subprotocol
 
 from gateway.pipeline import Pipeline
-from gateway.proxy import websocket
 from gateway.proxy.upgrade import Socket
-from tests.gateway.proxy.house import A, B
+from tests.gateway.proxy.house import B
+from tests.gateway.proxy.peers import HANDSHAKE, JSON, UPGRADE, T, both, closed, denied, opening
 from tests.gateway.proxy.reach import on_both_loops, until
-from tests.gateway.proxy.wired import Wired, wired
+from tests.gateway.proxy.wired import wired
 from tests.wire.caller import Caller, call, request
 
-T = A.token
-JSON = "application/problem+json"
-UPGRADE = [
-    ("Connection", "Upgrade"),
-    ("Upgrade", "websocket"),
-    ("Sec-WebSocket-Version", "13"),
-    ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
-]
-HANDSHAKE = request(target="/live?x", token=T, fields=UPGRADE)
-
-
-class Peer:
-    """The upstream: keeps the handshakes it saw and how each connection closed."""
-
-    def __init__(self) -> None:
-        self.seen: list[Request] = []
-        self.closes: list[tuple[int | None, str]] = []
-        self.answer: Callable[[ServerConnection, Request], Response | Awaitable[Response] | None] | None = None
-        self.play: Callable[[ServerConnection], Awaitable[None]] = self.echo
-        self.address = ""
-
-    def listens(self, server: Server) -> None:
-        """Note where, as `[upstream] url` wants it."""
-        self.address = f"http://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}"
-
-    async def echo(self, connection: ServerConnection) -> None:
-        """Say everything again."""
-        async for message in connection:
-            await connection.send(message)
-
-    async def handle(self, connection: ServerConnection) -> None:
-        """Play, and note how it ended."""
-        with contextlib.suppress(ConnectionClosed):
-            await self.play(connection)
-        await connection.wait_closed()
-        self.closes.append((connection.close_code, connection.close_reason or ""))
-
-    def look(self, connection: ServerConnection, asked: Request) -> Any:
-        """Note a handshake, and answer it if that is wanted."""
-        self.seen.append(asked)
-        return self.answer(connection, asked) if self.answer else None
-
-
-@contextlib.asynccontextmanager
-async def both(tmp_path: Path, **config: Any) -> AsyncIterator[tuple[Wired, Peer]]:
-    """Run an upstream and a gateway in front of it."""
-    peer = Peer()
-    async with serve(peer.handle, "127.0.0.1", 0, process_request=peer.look, subprotocols=None) as server:
-        peer.listens(server)
-        config.setdefault("quota", "1000/s burst 1000")
-        async with wired(tmp_path, peer.address, **config) as gateway:
-            yield gateway, peer
-
-
-def opening(gateway: Wired, target: str = "/live", token: str = T, **more: Any) -> connect:
-    """Return a connection to be opened."""
-    fields = {"Authorization": f"Bearer {token}", **more.pop("fields", {})}
-    return connect(f"ws://{gateway.address}{target}", additional_headers=fields, proxy=None, **more)
-
-
-async def denied(gateway: Wired, **more: Any) -> Response:
-    """Return what a handshake was answered instead."""
-    with pytest.raises(websockets.InvalidStatus) as refusal:
-        await opening(gateway, **more)
-    return refusal.value.response
-
-
-async def closed(caller: ClientConnection, within: float = 5.0) -> tuple[int | None, str | None]:
-    """Wait for the end; return its code and reason."""
-    async with asyncio.timeout(within):
-        await caller.wait_closed()
-    return caller.close_code, caller.close_reason
+__all__: list[str] = []
 
 
 @on_both_loops
@@ -362,69 +286,3 @@ async def test_slow_side_holds_the_other_back(tmp_path: Path) -> None:
             async for message in caller:
                 got += len(message)
         assert got == count * 65536
-
-
-MALFORMED = [
-    [("Connection", "Upgrade"), ("Upgrade", "websocket")],
-    [*UPGRADE[:2], ("Sec-WebSocket-Version", "8"), UPGRADE[3]],
-    [*UPGRADE[:3], ("Sec-WebSocket-Key", "short")],
-    [*UPGRADE, UPGRADE[3]],
-    [*UPGRADE, ("Content-Length", "5")],
-    [UPGRADE[0], ("Upgrade", "websocket, h2c"), *UPGRADE[2:]],
-    [*UPGRADE, ("Sec-WebSocket-Protocol", "a b")],
-]
-
-
-@pytest.mark.parametrize("fields", MALFORMED)
-@on_both_loops
-async def test_malformed_handshakes(tmp_path: Path, fields: list[tuple[str, str]]) -> None:
-    """What is no handshake of RFC 6455 is 400, counted, and closes; the upstream sees nothing."""
-    async with both(tmp_path) as (gateway, peer), await Caller.connect(gateway.address) as caller:
-        await caller.send(request(token=T, fields=fields) + b"hello")
-        answer = await caller.response()
-        assert (answer.status, answer.header("connection")) == (400, "close")
-        assert len(gateway.books.settled) == 1
-        assert peer.seen == []
-
-
-@on_both_loops
-async def test_handshake_behind_a_request_and_frames_behind_it(tmp_path: Path) -> None:
-    """A pipelined handshake waits its turn, and what came behind it is its first frames."""
-    frame = b"\x82\x83\x00\x00\x00\x00abc"
-    async with both(tmp_path) as (gateway, peer):
-
-        def answer(connection: ServerConnection, asked: Request) -> Response | None:
-            return None if asked.path == "/live?x" else connection.respond(200, "plain\n")
-
-        peer.answer = answer
-        async with await Caller.connect(gateway.address) as caller:
-            await caller.send(request(target="/plain", token=T) + HANDSHAKE + frame)
-            assert (await caller.response()).body == b"plain\n"
-            await until(lambda: b"\x82\x03abc" in caller.raw)
-        await gateway.settled(2)
-    assert [seen.path for seen in peer.seen] == ["/plain", "/live?x"]
-
-
-@on_both_loops
-async def test_long_fields_of_a_handshake(tmp_path: Path) -> None:
-    """Its head is bounded as any other, and not by what the WebSocket library reads of a line."""
-    async with both(tmp_path) as (gateway, peer):
-        async with opening(gateway, fields={"X-Long": "x" * 7900}) as caller:
-            await caller.send("a")
-            assert await caller.recv() == "a"
-        octets = request(token=T, fields=[*UPGRADE, ("X-Long", "x" * 40_000)])
-        assert (await call(gateway.address, octets)).status == 431
-    assert len(peer.seen) == 1
-
-
-@on_both_loops
-async def test_bug_is_one_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What cannot be served is 500, settled, and gives its place back."""
-
-    async def broken(*_: object) -> None:
-        raise RuntimeError("broken")
-
-    monkeypatch.setattr(websocket._Bridge, "run", broken)
-    async with both(tmp_path) as (gateway, _):
-        assert (await denied(gateway)).status_code == 500
-        assert gateway.books.ends == [("upstream_error", 500, "")]

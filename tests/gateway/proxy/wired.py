@@ -8,11 +8,13 @@ import socket
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 from gateway.app import limits_of
 from gateway.listener.server import Listener, configured
 from gateway.listener.tls import Certificate
 from gateway.proxy.asgi import Proxy
+from gateway.proxy.guard import Guard
 from gateway.proxy.lane import Door, lane
 from gateway.proxy.upstream import Upstream
 from gateway.proxy.websocket import Sockets
@@ -21,7 +23,7 @@ from tests.gateway.proxy.house import write
 from tests.gateway.proxy.served import Served
 from tests.wire.origin import Origin
 
-__all__ = ["Wired", "wired"]
+__all__ = ["Wired", "connections", "wired"]
 
 
 class Wired(Served):
@@ -72,3 +74,8 @@ async def wired(
         await upstream.wait_closed()
         assert gateway.pipeline.in_flight == 0
         assert gateway.sockets.open == 0
+
+
+def connections(gateway: Wired) -> list[Guard]:
+    """Return what stands now."""
+    return [cast("Guard", one) for one in gateway.server.server_state.connections]
