@@ -94,7 +94,8 @@ class RequestFacts:
     """What was observed of one request. Not frozen only because one is made for every request; nobody changes it.
 
     `path` is the canonical path that routes match on (never what is forwarded). `address` is the caller's address after
-    the trusted proxies, an IPv6 one cut to its prefix, or `unix`. `asked_class` is the `Evenhand-Class` field as sent.
+    the trusted proxies, an IPv6 one cut to its prefix, or `unix`. `asked_class` is the `Evenhand-Class` field as sent,
+    `trace` the `traceparent` field as sent (W3C Trace Context), whatever it holds.
     """
 
     method: str
@@ -102,3 +103,4 @@ class RequestFacts:
     address: str
     asked_class: str | None = None
     preflight: bool = False
+    trace: str | None = None

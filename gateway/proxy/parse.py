@@ -77,6 +77,7 @@ _READ = frozenset(
         b"forwarded",
         b"host",
         b"origin",
+        b"traceparent",
         b"transfer-encoding",
         b"upgrade",
         b"via",
@@ -203,7 +204,7 @@ class Parser:
         return _frame(head, parsed)
 
     def _facts(self, head: Head, fields: dict[bytes, bytes], method: str, path: str) -> RequestFacts:
-        asked = fields.get(b"evenhand-class")
+        asked, trace = fields.get(b"evenhand-class"), fields.get(b"traceparent")
         return RequestFacts(
             method,
             path,
@@ -213,6 +214,7 @@ class Parser:
             and b"origin" in fields
             and b"access-control-request-method" in fields
             and extract(head.headers)[0] is Presented.NOTHING,
+            None if trace is None else trace.decode("latin-1"),
         )
 
     def _unacceptable(self, head: Head, fields: dict[bytes, bytes]) -> Rejection | None:

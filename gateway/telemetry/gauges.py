@@ -12,8 +12,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
-__all__ = ["DECISION_BOUNDS_NS", "UPSTREAM_BOUNDS_US", "Gauges", "Histogram", "KeyQuota"]
+__all__ = ["DECISION_BOUNDS_NS", "UPSTREAM_BOUNDS_US", "Bucket", "Gauges", "Histogram", "KeyQuota"]
 
 #: (tenant, credential, request units per second), one per configured credential.
 KeyQuota = tuple[str, str, float]
@@ -40,31 +41,50 @@ UPSTREAM_BOUNDS_US = (
 )
 
 
+class Bucket(NamedTuple):
+    """Observations up to an upper bound in seconds, and the last that fell between it and the bound below.
+
+    That is (request id, seconds), None without one.
+    """
+
+    bound: str
+    observed: float
+    last: tuple[str, float] | None = None
+
+
 class Histogram:
     """Classic buckets over integers; `per_second` is how many of the unit make a second."""
 
-    __slots__ = ("_bounds", "_counts", "_per_second", "_total")
+    __slots__ = ("_bounds", "_counts", "_ids", "_per_second", "_total", "_values")
 
     def __init__(self, bounds: tuple[int, ...], per_second: int) -> None:
         self._bounds = bounds
         self._per_second = per_second
         self._counts = [0] * (len(bounds) + 1)
         self._total = 0
+        # The last observation of each bucket. In two lists, each of which is one step to write: a reader may see the id
+        # of one and the value of another, but both are of the bucket.
+        self._ids = [""] * (len(bounds) + 1)
+        self._values = [0] * (len(bounds) + 1)
 
-    def observe(self, value: int) -> None:
+    def observe(self, value: int, request_id: str = "") -> None:
         """Count one; an observation equal to a bound is within it."""
-        self._counts[bisect_left(self._bounds, value)] += 1
+        index = bisect_left(self._bounds, value)
+        self._counts[index] += 1
         self._total += value
+        self._ids[index] = request_id
+        self._values[index] = value
 
-    def buckets(self) -> tuple[list[tuple[str, float]], float]:
-        """Return (upper bound in seconds, observations up to it) cumulatively, `+Inf` last, and the sum in seconds."""
+    def buckets(self) -> tuple[list[Bucket], float]:
+        """Return the buckets, cumulatively and `+Inf` last, and the sum in seconds."""
         total = self._total / self._per_second
         running = 0
-        rows: list[tuple[str, float]] = []
+        rows: list[Bucket] = []
         labels = [*(repr(bound / self._per_second) for bound in self._bounds), "+Inf"]
-        for label, count in zip(labels, self._counts.copy(), strict=True):
+        for index, (label, count) in enumerate(zip(labels, self._counts.copy(), strict=True)):
             running += count
-            rows.append((label, running))
+            request_id, value = self._ids[index], self._values[index] / self._per_second
+            rows.append(Bucket(label, running, (request_id, value) if request_id else None))
         return rows, total
 
 

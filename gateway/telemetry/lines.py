@@ -1,6 +1,6 @@
 """The lines of the decision log.
 
-JSON, one object a line. `event` says which of four it is:
+JSON, one object a line. `event` says which of five it is:
 
 - `request`: one request. `ts` (RFC 3339, UTC, when it ended), `id`, `tenant`, `credential`, `identity`, `class`,
   `address`, `method`, `path` (canonical, without query, its first 256 characters), `route`, `cost` (request units),
@@ -8,10 +8,12 @@ JSON, one object a line. `event` says which of four it is:
   `refused` (all limits that refused), `wait_ms` (until `limit` could admit; -1 never; null if nothing refused), `mode`
   (shadow: the refusal was not enforced), `shadow` (limits in shadow that would have refused), `exemption`,
   `ended` (what of ours ended it early: drain, expired, idle, lifetime; else null), `duration_ms`, `upstream_ms`,
-  `sample` (the part of its kind that is logged; 1.0 is all).
+  `sample` (the part of its kind that is logged; 1.0 is all), `trace_id` and `parent_id` (of a valid `traceparent`, else
+  null).
 - `counted`: what came in one second beyond the requests logged in full. `ts` (the second), `tenant`, `outcome`,
   `limit`, `mode`, `count` (all of that second), `omitted` (those without a line of their own).
 - `fairness`: once a minute with traffic. `ts`, `window`, `aggregate` beside `worst`, as in `/api/fairness`.
+- `act`: what an operator did: `act` (made, ended), `by` (address), and the members of the act as the API has them.
 - `dropped`: `count` lines were lost, because whoever reads the log did not keep up.
 
 `common` and `combined` are the formats of Apache httpd, for tools that read nothing else: only requests, and `-` for
@@ -19,12 +21,14 @@ what is not kept of one: the size, Referer and User-Agent, and the whole request
 path is the canonical one and the version always HTTP/1.1.
 
 Rules
-1. No secret reaches a line: no header, no query, no token. What a caller made is escaped and of bounded length.
+1. No secret reaches a line: no header but `traceparent`, no query, no token. What a caller made is escaped and of
+   bounded length.
 2. Fields are only ever added.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -41,6 +45,11 @@ __all__ = ["FORMATS", "Format", "Logged", "clip", "event_line", "what_of"]
 
 
 _MAX_PATH = 256
+#: W3C Trace Context, section 3.2.2: an id of nothing but 0 is invalid, a later version may say more.
+_TRACEPARENT = re.compile(
+    r"(?P<version>[0-9a-f]{2})-(?P<trace_id>(?!0{32})[0-9a-f]{32})-(?P<parent_id>(?!0{16})[0-9a-f]{16})-[0-9a-f]{2}"
+    r"(?P<more>-.*)?"
+)
 _MAX_NAME = 128
 _MAX_METHOD = 32
 
@@ -115,8 +124,18 @@ def _json(logged: Logged) -> bytes:
         "duration_ms": (now - decision.started_us) / 1000,
         "upstream_ms": decision.upstream_us / 1000 if decision.sent else None,
         "sample": logged.sample,
+        **_trace(facts.trace),
     }
     return orjson.dumps(members, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _trace(traceparent: str | None) -> dict[str, str | None]:
+    """Return the ids of a traceparent; None of one that is not valid, which is not ours to mend."""
+    found = None if traceparent is None else _TRACEPARENT.fullmatch(traceparent)
+    # Version ff does not exist, and 00 is never longer (W3C Trace Context, sections 3.2.2.1 and 3.2.3).
+    if found is None or found["version"] == "ff" or (found["version"] == "00" and found["more"]):
+        return {"trace_id": None, "parent_id": None}
+    return {"trace_id": found["trace_id"], "parent_id": found["parent_id"]}
 
 
 def _common(logged: Logged) -> bytes:

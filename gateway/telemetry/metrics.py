@@ -19,11 +19,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector, CollectorRegistry
+from prometheus_client.samples import Exemplar
 
 from gateway.telemetry.catalog import CATALOG, Family
 from gateway.telemetry.codebook import Codebook, Tally
 from gateway.telemetry.figures import Report, ratio
-from gateway.telemetry.gauges import Gauges, Histogram
+from gateway.telemetry.gauges import Bucket, Gauges, Histogram
 from gateway.telemetry.slots import OTHER, Cells
 from gateway.telemetry.tenants import Tenants
 from gateway.telemetry.windows import WINDOWS
@@ -34,6 +35,8 @@ from policies.units import Micros
 __all__ = ["Counters", "Metrics"]
 
 _BREATH_SECONDS = 0.000_05
+#: Name and value of an exemplar's label have 128 characters together (OpenMetrics 1.0).
+_LONGEST_ID = 100
 
 
 #: Label values, in the order of the family's labels, and the value.
@@ -208,13 +211,21 @@ def _family(name: str, family: Family, histogram: Histogram | None, samples: Ite
         made = HistogramMetricFamily(name, family.help)
         if histogram is not None:
             buckets, total = histogram.buckets()
-            made.add_metric([], buckets, total)
+            made.add_metric([], [_bucket(bucket) for bucket in buckets], total)
         return made
     kind = CounterMetricFamily if family.type == "counter" else GaugeMetricFamily
     filled = kind(name, family.help, labels=family.labels)
     for labels, value in samples:
         filled.add_metric(labels, value)
     return filled
+
+
+def _bucket(bucket: Bucket) -> tuple[str, float] | tuple[str, float, Exemplar]:
+    """Return a bucket as the library has it, with its last request as an exemplar (OpenMetrics shows it)."""
+    if bucket.last is None:
+        return bucket.bound, bucket.observed
+    request_id, value = bucket.last
+    return bucket.bound, bucket.observed, Exemplar({"request_id": request_id[:_LONGEST_ID]}, value)
 
 
 def _version() -> str:

@@ -141,9 +141,9 @@ class Telemetry:
         except KeyError:
             cells[code] = 1
         if verdict is not None:
-            self._decision_time.observe(decision.decide_ns)
+            self._decision_time.observe(decision.decide_ns, decision.request_id)
         if decision.upstream_us:
-            self._upstream_time.observe(decision.upstream_us)
+            self._upstream_time.observe(decision.upstream_us, decision.request_id)
         shadow = verdict is not None and (bool(verdict.reading.shadow_refused) or not verdict.enforced)
         if shadow or decision.exemption or decision.class_raise_attempt or decision.notes:
             shadow = self._asides(decision, tenant, now)

@@ -36,7 +36,7 @@ FIELDS = (
         "duration_ms",
         "upstream_ms",
     ),
-    "sample",
+    *("sample", "trace_id", "parent_id"),
 )
 REFUSED = Event("acme", Outcome.REFUSED, "key", status=429)
 
@@ -69,6 +69,31 @@ class Logged:
         return [line for line in found if event in (None, line["event"])]
 
 
+@pytest.mark.parametrize(
+    ("sent", "valid"),
+    [
+        ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", True),
+        ("cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-what-may-come", True),
+        ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more", False),
+        ("ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", False),
+        ("00-00000000000000000000000000000000-00f067aa0ba902b7-01", False),
+        ("00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01", False),
+        ("00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01", False),
+        ("a, b", False),
+        (None, False),
+    ],
+)
+def test_the_ids_of_a_trace_are_logged(tmp_path: Path, sent: str | None, valid: bool) -> None:
+    """A valid traceparent (W3C Trace Context, section 3.2.2) is told by its ids, anything else is null."""
+    logged = Logged(tmp_path)
+    decision = Event("acme").decision()
+    decision.facts.trace = sent
+    logged.telemetry.record(decision, START)
+    (line,) = logged.lines()
+    expected = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7") if valid else (None, None)
+    assert (line["trace_id"], line["parent_id"]) == expected
+
+
 def test_a_refusal_names_limit_tenant_credential_class_and_wait(tmp_path: Path) -> None:
     """All that is needed to answer "why was I refused", and the fields stand in their order."""
     logged = Logged(tmp_path)
@@ -94,6 +119,8 @@ def test_a_refusal_names_limit_tenant_credential_class_and_wait(tmp_path: Path) 
         "duration_ms": 5.0,
         "upstream_ms": None,
         "sample": 1.0,
+        "trace_id": None,
+        "parent_id": None,
         "route": None,
         "exemption": None,
         "ended": None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -322,3 +323,16 @@ def test_ten_thousand_hostile_ids_make_no_more_series_than_the_top(folder: Path)
     report = record_.tenants.report("24h", clock.at)
     assert len(report.tenants) == 2_001
     assert {row.tenant: row.offered for row in report.tenants}["other"] == 10_006 - 2_000
+
+
+def test_buckets_carry_the_id_of_their_last_request_in_openmetrics_alone(folder: Path) -> None:
+    """From a slow bucket the way leads to one request that was slow; the older format cannot say it, and does not."""
+    record_ = telemetry(folder)
+    for name, upstream_us in (("01A", 20_000), ("01B", 24_000), ("x" * 300, 700_000)):
+        decision = Event("acme").decision()
+        decision.request_id, decision.upstream_us = name, upstream_us
+        record_.record(decision, START)
+    text = record_.metrics.render("application/openmetrics-text; version=1.0.0")[0].decode()
+    said = dict(re.findall(r'evenhand_upstream_seconds_bucket\{le="([^"]+)"\} \S+ # (\{.*)', text))
+    assert said == {"0.025": '{request_id="01B"} 0.024', "1.0": f'{{request_id="{"x" * 100}"}} 0.7'}
+    assert "request_id" not in record_.metrics.render("text/plain")[0].decode()
