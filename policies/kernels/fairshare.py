@@ -37,7 +37,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from policies.kernels.backlog import booked
+from policies.kernels.backlog import Queue
 from policies.kernels.ceilings import Ceilings
 from policies.kernels.member import Member
 from policies.kernels.roster import Roster
@@ -67,8 +67,8 @@ class Shares:
 
     __slots__ = (
         "_arrival", "_burst", "_capacity", "_ceilings", "_cost_us", "_debt_us", "_due_us", "_early_us", "_full_us",
-        "_half_us", "_head_us", "_line", "_members", "_queue_us", "_roster", "_rules", "_saved_us", "_spent", "_used",
-        "_used_at", "over",
+        "_guarded", "_half_us", "_head_us", "_line", "_members", "_queue", "_roster", "_rules", "_saved_us", "_spent",
+        "_used", "_used_at", "over",
     )  # fmt: skip
 
     def __init__(
@@ -81,7 +81,8 @@ class Shares:
         self._line = self._roster.line
         #: Whether the last take was over the share.
         self.over = False
-        self._queue_us = self._due_us = self._early_us = now
+        self._queue = Queue(now)
+        self._due_us = self._early_us = now
         #: Units taken, but for the light ones, which their level counts.
         self._spent = 0.0
         self._used = 0.0
@@ -89,7 +90,7 @@ class Shares:
         self._ceilings = Ceilings()
         self._size(rate_us, burst, classes)
         self._ceilings.resize(Shares, rate_us, burst, classes, unlisted_weight, now, max_unlisted)
-        self._roster.guarded = self._ceilings.guarded
+        self._guarded = self._roster.guarded = self._ceilings.guarded
         #: Theoretical arrival time of the backstop's bucket, which starts full: microseconds after the last solve. A
         #: float that counted from an older instant would soon round to more than a unit takes.
         self._arrival = -self._full_us
@@ -150,15 +151,16 @@ class Shares:
         return None
 
     def _take_tracked(self, member: Member, ask: Ask, now: Micros) -> ShareRefusal | None:
-        """Take for a tenant whose own demand matters to the level."""
-        if ask.cls in self._roster.guarded and (refusal := self._ceilings.take(ask, now)) is not None:
+        """Take for a tenant whose own demand matters to the level; written out, as every ask of a flood comes here."""
+        if self._guarded and ask.cls in self._guarded and (refusal := self._ceilings.take(ask, now)) is not None:
             return refusal
         member.seen_us = now
         if not member.plain:
             return self._take_carefully(member, ask, now)
         cost = ask.cost
         line = self._line
-        virtual = line.virtual_base + (now - line.solved_us) * line.level
+        elapsed = now - line.solved_us
+        virtual = line.virtual_base + elapsed * line.level
         full = member.small
         if full < line.deep:  # noqa: PLR1730 - a call of max() costs three times as much
             full = line.deep
@@ -166,22 +168,30 @@ class Shares:
         if held > full:
             member.save(held - full, now)
             held = full
-        left = held - cost * member.per_weight
+        spent = cost * member.per_weight
+        left = held - spent
         beyond = self._want(member, cost, left, now)
-        debt = self._debt(now)
+        debt = self._arrival - elapsed
+        if debt < -self._full_us:  # noqa: PLR1730 - as above
+            debt = -self._full_us
         if left >= 0.0 or held >= full:
             if debt > 0.0 and debt >= self._half_us * (1.0 + held / full):
                 return self._refuse_within(member, ask, now, beyond=beyond)
             member.arrival = virtual - left
             self.over = False
-        elif self._spare(debt, cost):
+        elif debt < -self._head_us and self._spare(debt, cost):
             member.over_us = now
             self.over = True
-        elif debt < self._saved_us and member.draw(held - left):
+        elif debt < self._saved_us and member.draw(spent):
             self.over = False
         else:
-            return self._refuse_over(member, ask, -left, now, beyond=beyond)
-        self._spend(cost, debt, now)
+            if self._guarded:
+                self._ceilings.undo(ask, now)
+            return ShareRefusal("share", member.book(cost, -left, now), beyond)
+        self._spent += cost
+        self._arrival = elapsed + debt + cost * self._cost_us
+        if debt > 0.0 and now >= self._early_us:
+            self._advance_early(now)
         return None
 
     def _take_carefully(self, member: Member, ask: Ask, now: Micros) -> ShareRefusal | None:
@@ -215,7 +225,8 @@ class Shares:
         if not (within or spare or (granted and debt < self._saved_us and member.draw(spent))):
             if member.low is not None and floor and now < member.high_until:
                 member.low.refused(spent, floor, line.level, virtual, now)
-            return self._refuse_over(member, ask, need - held, now, beyond=beyond)
+            self._ceilings.undo(ask, now)
+            return ShareRefusal("share", member.book(cost, need - held, now), beyond)
         self.over = spare
         if within:
             member.arrival = virtual - held + spent
@@ -286,14 +297,8 @@ class Shares:
         """Refuse an ask within the share: more tenants have full share buckets than the debt can hold."""
         self._ceilings.undo(ask, now)
         member.within_refused += 1
-        ready = now + max(0, int(self._debt(now) - self._half_us))
-        come, self._queue_us = booked(self._queue_us, ready, ask.cost, self._capacity, now)
-        return ShareRefusal("backstop", come - now, beyond)
-
-    def _refuse_over(self, member: Member, ask: Ask, missing: float, now: Micros, *, beyond: bool) -> ShareRefusal:
-        """Refuse an ask over the share, whose bucket lacks `missing` units per weight."""
-        self._ceilings.undo(ask, now)
-        return ShareRefusal("share", member.book(ask.cost, missing, now), beyond)
+        ready = max(0.0, self._debt(now) - self._half_us)
+        return ShareRefusal("backstop", self._queue.book(ready, ask.cost * self._cost_us, now), beyond)
 
     def give_back(self, ask: Ask, now: Micros, *, over: bool = False) -> None:
         """Return a take whose request never reached the upstream; `over` if it was taken over the share."""
@@ -356,7 +361,7 @@ class Shares:
         self._arrival = now - self._line.solved_us + (part * self._full_us if debt < 0.0 else debt)
         self._roster.resize(unlisted_weight, max_unlisted, now)
         self._ceilings.resize(Shares, rate_us, burst, classes, unlisted_weight, now, max_unlisted)
-        self._roster.guarded = self._ceilings.guarded
+        self._guarded = self._roster.guarded = self._ceilings.guarded
         self._solve(now)
 
     @property

@@ -16,7 +16,7 @@ from functools import lru_cache
 from math import inf, isfinite
 from typing import Final
 
-from policies.kernels.backlog import booked
+from policies.kernels.backlog import Queue
 from policies.kernels.waterfill import Ratio, Waterline
 from policies.units import SECOND, Micros, RequestUnits
 
@@ -97,7 +97,7 @@ class Member(Ratio):
 
     __slots__ = (
         "arrival", "ask", "group", "half", "heavy_until", "high_until", "light_at", "line", "low", "meter",
-        "meter_rate_us", "metered_us", "over_us", "own_burst", "own_rate_us", "per_weight", "plain", "queue_us",
+        "meter_rate_us", "metered_us", "over_us", "own_burst", "own_rate_us", "per_weight", "plain", "queue",
         "saved", "seen_us", "small", "within_refused",
     )  # fmt: skip
 
@@ -124,8 +124,8 @@ class Member(Ratio):
         self.low: Low | None = None
         #: What was earned with the bucket full while callers were booked to return.
         self.saved = 0.0
-        #: The end of the queue of those of this tenant that were told to come back.
-        self.queue_us = now - SECOND
+        #: Those of this tenant that were told to come back.
+        self.queue = Queue(now)
         #: The last ask over the share; and how many were refused within it.
         self.over_us: Micros = now - SECOND
         self.within_refused = 0
@@ -185,7 +185,7 @@ class Member(Ratio):
     def save(self, excess: float, now: Micros) -> None:
         """Cut the bucket off at full, keeping the `excess` apart while callers are booked: up to 750 ms of share."""
         self.arrival += excess
-        self.saved = min(self.saved + excess, 3.0 * self.line.deep) if now < self.queue_us + SECOND else 0.0
+        self.saved = min(self.saved + excess, 3.0 * self.line.deep) if now < self.queue.end_us + SECOND else 0.0
 
     def draw(self, spent: float) -> bool:
         """Take `spent` units per weight of what was saved; return whether there was that much."""
@@ -196,20 +196,22 @@ class Member(Ratio):
 
     def book(self, cost: RequestUnits, missing: float, now: Micros) -> Micros:
         """Book the return of an ask whose share bucket lacks `missing`; return how long it is to stay away."""
-        if self.queue_us <= now:
+        queue, level = self.queue, self.line.level
+        if queue.end_us <= now:
             self.saved = 0.0
-        level = self.line.level
-        ready = now + int(max(0.0, missing) / level)
-        come, self.queue_us = booked(self.queue_us, ready, cost, level * self.weight, now)
+        wait = queue.book(missing / level if missing > 0.0 else 0.0, cost * self.per_weight / level, now)
         # While callers are away, what is saved for them has to be looked after.
-        self.heavy_until = max(self.heavy_until, self.queue_us + SECOND)
-        self.light_at = max(self.light_at, self.heavy_until)
+        until = queue.end_us + SECOND
+        if self.heavy_until < until:
+            self.heavy_until = until
+            if self.light_at < until:  # noqa: PLR1730 - a call of max() costs three times as much
+                self.light_at = until
         self.over_us = now
-        return come - now
+        return wait
 
     def idle(self, forget_us: Micros, now: Micros) -> bool:
         """Return whether this tenant was idle for `forget_us`, all its buckets full (an unlisted one's own apart)."""
-        if now - self.seen_us < forget_us or now < self.queue_us:
+        if now - self.seen_us < forget_us or now < self.queue.end_us:
             return False
         if self.meter > (now - self.metered_us) * self.meter_rate_us > 0.0:
             return False
