@@ -193,6 +193,7 @@ def explain(
     config: Config = _DEFAULT,
 ) -> None:
     """Say what a tenant or credential may spend, and where that number came from."""
+    from gateway.clock import Clock  # noqa: PLC0415 - rule 3
     from gateway.config.values import parse_id  # noqa: PLC0415 - rule 3
     from gateway.history.explain import explain as explained  # noqa: PLC0415 - rule 3
     from gateway.history.schema import history_path  # noqa: PLC0415 - rule 3
@@ -202,7 +203,8 @@ def explain(
     day = _parsed("--as-of", _day, as_of) if as_of else None
     loaded = _load(config)
     path = history_path(loaded.settings.store.path)
-    text = explained(loaded.policies, path, names[0], "".join(names[1:]), day)
+    now = None if as_of else Clock().wall()
+    text = explained(loaded.policies, path, names[0], "".join(names[1:]), day, now)
     sys.stdout.write(f"{text}\n")
 
 

@@ -11,16 +11,19 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from gateway.errors import GatewayError
 from gateway.history.books import Identity, tenant_identity
 from gateway.history.provenance import date_of, paragraph, read, spelt
 from gateway.history.schema import reader
+from policies.exempt import Standing, standing
 from policies.policy import Mode, PolicySet, Sized
 from policies.request import Kind, Principal
 from policies.sizing import Effective, credential_rules, effective_key, effective_tenant
 from policies.sizing_past import NANO
+from policies.units import SECOND, Micros
 
 __all__ = ["explain"]
 
@@ -32,8 +35,18 @@ _FROM = {
 }
 
 
-def explain(policies: PolicySet, path: Path, tenant: str, credential: str = "", day: int | None = None) -> str:
-    """Return what there is to say as of `day` (days since the epoch), or now. Raises GatewayError for unknown names."""
+def explain(
+    policies: PolicySet,
+    path: Path,
+    tenant: str,
+    credential: str = "",
+    day: int | None = None,
+    now: Micros | None = None,
+) -> str:
+    """Return what there is to say as of `day` (days since the epoch), or now. Raises GatewayError for unknown names.
+
+    With `now`, of the wall clock, exemptions of the configuration that are in force are told; they have no past.
+    """
     past = _Past(path, day)
     tenant_name = tenant_identity(tenant)
     identities = _candidates(tenant, credential) if credential else [tenant_name]
@@ -42,11 +55,13 @@ def explain(policies: PolicySet, path: Path, tenant: str, credential: str = "", 
     if not _listed(policies, tenant, credential) and not past.seen(identity):
         raise GatewayError(f"{_label(tenant, credential)}: neither configured nor seen")
     policies = replace(policies, sized=known)
-    if credential:
-        lines = list(_said(effective_key(policies, identity.principal()), known.get(identity.name)))
-    else:
-        effective = effective_tenant(policies, identity.principal())
-        lines = list(_said(effective, known.get(identity.name)))
+    principal = identity.principal()
+    effective = effective_key(policies, principal) if credential else effective_tenant(policies, principal)
+    lines = list(_said(effective, known.get(identity.name)))
+    if effective is not None and now is not None:
+        raised = _raised(standing(policies, "key" if credential else "tenant", effective.quota, principal, now))
+        lines[1:1] = raised
+    if not credential:
         lines += _credentials(policies, past, tenant)
     asof = "" if day is None else f", as of {date_of(day)}"
     return "\n".join([f"{_label(tenant, credential)}{asof}: {lines[0]}", *lines[1:]])
@@ -108,6 +123,15 @@ def _said(effective: Effective | None, sized: Sized | None) -> Iterator[str]:
     yield paragraph(sized)
     yield ""
     yield from _arithmetic(sized)
+
+
+def _raised(stands: Standing) -> Iterator[str]:
+    """Yield what exemptions make of a quota."""
+    if stands.exemption is not None:
+        ends = datetime.fromtimestamp(stands.exemption.expires_us / SECOND, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        yield f"Exemption {stands.exemption.name} makes it {spelt(stands.quota)} until {ends}."
+    for one in stands.in_part:
+        yield f"Exemption {one.name} raises some of its requests, in a bucket of their own."
 
 
 def _arithmetic(sized: Sized) -> Iterator[str]:

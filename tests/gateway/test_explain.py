@@ -102,6 +102,22 @@ def test_other_numbers(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
+def test_an_exemption_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """What holds now is the raised quota; of a past day nobody knows which exemptions there were."""
+    entry = (
+        '[[exemptions]]\nname = "{}"\nmatch = {{ tenant = "acme"{} }}\nmultiplier = {}\nreason = "r"\nowner = "o"\n'
+        "expires = 2135-01-01T00:00:00Z\n"
+    )
+    text = TEXT + entry.format("launch", "", 4) + entry.format("gets", ', method = "GET"', 9)
+    Path("gateway.toml").write_text(text, encoding="utf-8")
+    told = "Exemption launch makes it 28/s burst 28 until 2135-01-01T00:00:00Z.\n"
+    told += "Exemption gets raises some of its requests, in a bucket of their own.\n"
+    assert told in said(capsys, "acme/fixed")
+    assert "Exemption launch" in said(capsys, "acme")
+    assert "Exemption" not in said(capsys, "acme/fixed", "--as-of", "2026-03-03")
+    assert "Exemption" not in said(capsys, "plain")
+
+
 def test_what_was_sized_before_it_was_configured(capsys: pytest.CaptureFixture[str]) -> None:
     """The configured number holds, and what the past comes to stands beside it."""
     file = Path("gateway.toml")
