@@ -254,3 +254,12 @@ def test_hundreds_that_are_over_their_share_in_one_instant() -> None:
         drain(shares, Ask(f"t{index}"), EPOCH, 12)
     shares.tick(EPOCH + SECOND // 10)
     assert shares.view(EPOCH + SECOND // 10).demand == pytest.approx(600 * 12 * 2.5, rel=0.1)
+
+
+def test_backstop_stores_its_burst_and_no_more() -> None:
+    """Idle for a minute or for an instant, the backstop is full and no more, whoever takes from it next."""
+    shares = service(100.0, 50.0)
+    assert shares.take(Ask("a"), EPOCH + 60 * SECOND) is None
+    assert shares.view(EPOCH + 60 * SECOND).tokens == pytest.approx(49.0)
+    assert shares.take(Ask("a", cost=15.0), EPOCH + 60 * SECOND + 50_000) is None
+    assert shares.view(EPOCH + 60 * SECOND + 50_000).tokens == pytest.approx(35.0)
