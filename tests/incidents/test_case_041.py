@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from loadtest.sim.model import Arrivals, Loop, Mode, Rate, Scenario, TenantLoad, hammer
 from loadtest.sim.run import simulate
 
@@ -17,6 +19,7 @@ def night(seconds: float) -> Scenario:
     return Scenario("case-41", "one backfill", Rate(2_000), (*light, heavy), seconds=seconds, measure_from=0.0)
 
 
+@pytest.mark.soak
 def test_tenants_inside_their_buckets_are_unharmed(soak: bool) -> None:
     """Each of 112 keeps 99.9 %; the one is held to its bucket; raw success names it, in-profile success nobody."""
     seconds = 600.0 if soak else 60.0
