@@ -64,8 +64,8 @@ _TICKS = {"ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d":
 _OCTETS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _UNITS = {"s": 1, "min": 60, "h": 3_600, "d": 86_400}
 
-# Nine decimals name every rate from 1/d to within 0.01 %, and keep `q` and `w` of RateLimit-Policy within the 15 digits
-# of an RFC 9651 integer.
+# Nine decimals name every rate from 1/d to within 0.01 %; what a structured field cannot hold of one
+# is rounded where it is told (`policies/problem.py`).
 _NUMBER = r"\d{1,15}(?:\.\d{1,9})?"
 _DURATION = re.compile(rf"({_NUMBER})(ms|s|m|h|d)", re.ASCII)
 _SIZE = re.compile(r"(\d{1,15})(B|KiB|MiB|GiB)", re.ASCII)

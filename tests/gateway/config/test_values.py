@@ -116,8 +116,6 @@ def test_a_valid_quota_round_trips(whole: int, part: int, unit: str, burst: obje
     assert quota.rate.per_second == expected
     assert quota.burst == (None if burst is None else Fraction(str(burst)))
     assert parse_quota(str(quota)) == quota
-    units, seconds = quota.rate.window()
-    assert max(units, seconds) < 10**15, "RFC 9651 integers have 15 digits"
 
 
 @pytest.mark.parametrize(
