@@ -55,7 +55,7 @@ SCENARIOS = (
     ),
     _night(
         "backfill-wide",
-        "the same night, the backfill's quota 3,000/s: above the backstop, so key buckets alone fail",
+        "the night of the backfill, its quota 3,000/s: above the backstop, so key buckets alone fail",
         Rate(3_000, burst=3_000),
         (
             Check("light tenants per call", lambda f: f.call_success("light"), most=0.5, mode=Mode.KEYS_ONLY),

@@ -45,7 +45,7 @@ SCENARIOS = (
     ),
     Scenario(
         name="batch-floor-share",
-        about="the same inside a fair share: no own limit, and nineteen others as busy",
+        about="batch beside saturating interactive inside a fair share: no own limit, nineteen others as busy",
         backstop=Rate(2_000),
         tenants=(*small(92), TenantLoad("mixed", (_of(BATCH), _of(Class.INTERACTIVE))), *large(19)),
         seconds=40.0,

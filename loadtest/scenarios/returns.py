@@ -87,7 +87,7 @@ ONSET = Scenario(
 
 ONSET_LATER = Scenario(
     name="onset-later",
-    about="the same, from the start for ten seconds more",
+    about="a tenant with a quota of 3,000/s starts beside 1,680/s of light traffic: the ten seconds after",
     backstop=Rate(2_000),
     tenants=ONSET.tenants,
     seconds=20.0,
@@ -113,7 +113,11 @@ BUSY_RETURN = Scenario(
 SCENARIOS = (
     *(_herd(tenants) for tenants in (1, 10, 100, 1_000)),
     _flash("flash-return", "92 tenants return with one call each in one instant, while 20 are busy", 0),
-    _flash("flash-return-100", "the same, and 100 heavy ones start in that instant", 100),
+    _flash(
+        "flash-return-100",
+        "92 tenants return with one call each while 20 are busy, and 100 heavy ones start in that instant",
+        100,
+    ),
     BUSY_RETURN,
     ONSET,
     ONSET_LATER,
