@@ -221,7 +221,7 @@ class Gateway:
         return Dashboard(
             self.telemetry,
             lambda: self.pipeline.policies,
-            self.health.ready,
+            self.health.notable,
             self.acts.ids,
             shares if isinstance(shares, Shares) else None,
             self._clock,

@@ -54,7 +54,7 @@ def build_admin(
     keys = Keys(settings.server.admin_token.get_secret_value(), clock)
     api = Api(telemetry, health, policies, clock, None if history is None else Stored(history, clock))
     pages = Pages(telemetry, health, keys, clock)
-    telemetry.gauges.key_quota = lambda: key_quotas(policies(), clock.now())
+    telemetry.gauges.key_quota = lambda shown: key_quotas(policies(), clock.now(), shown)
 
     # Endpoints that are no coroutines run in a thread of their own, so that a long scrape never delays a probe.
     app = Starlette(

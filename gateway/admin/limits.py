@@ -11,7 +11,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from urllib.parse import unquote
 
 from gateway.history.provenance import members
@@ -83,14 +83,19 @@ def policy_rows(policies: PolicySet, now: Micros) -> Iterator[Row]:
         }
 
 
-def key_quotas(policies: PolicySet, now: Micros) -> Iterable[KeyQuota]:
-    """Yield what `evenhand_key_quota` shows: exemptions of all requests of a key included."""
-    for tenant in policies.tenants.values():
+def key_quotas(policies: PolicySet, now: Micros, shown: Collection[str] | None = None) -> Iterable[KeyQuota]:
+    """Yield what `evenhand_key_quota` shows of the tenants `shown`, or of all; exemptions of a whole key included."""
+    for tenant in policies.tenants.values() if shown is None else _listed(policies, shown):
         for credential in tenant.credentials:
             principal = Principal(Kind.USER, tenant.id, credential)
             ordinary = effective_key(policies, principal).quota
             quota = standing(policies, "key", ordinary, principal, now).quota
             yield tenant.id, credential, float(quota.rate.per_second)
+
+
+def _listed(policies: PolicySet, shown: Collection[str]) -> Iterator[TenantRules]:
+    """Return the listed ones among a few tenants, in an order that stays."""
+    return (policies.tenants[tenant] for tenant in sorted(shown) if tenant in policies.tenants)
 
 
 _BROUGHT = {

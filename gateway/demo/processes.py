@@ -72,6 +72,11 @@ class Children:
         """Start a gateway: `python -m MODULE -c CONFIG`."""
         self._start("gateway", ["-m", *module, "-c", str(config)])
 
+    @property
+    def pids(self) -> dict[str, int]:
+        """The process ids of the children by their names."""
+        return {name: child.pid for name, child in self._started}
+
     def check(self) -> None:
         """Raise GatewayError with the last words of a child that has ended."""
         for name, child in self._started:

@@ -10,7 +10,7 @@ Rules
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -94,7 +94,8 @@ class Gauges:
 
     backstop_contended: Callable[[], bool] | None = None
     backstop_used_ratio: Callable[[], float | None] | None = None
-    key_quota: Callable[[], Iterable[KeyQuota]] | None = None
+    #: Asked for those tenants that have a label.
+    key_quota: Callable[[Collection[str]], Iterable[KeyQuota]] | None = None
     store_up: Callable[[], bool] | None = None
     store_errors: Callable[[], Mapping[str, int]] | None = None
     connections: Callable[[], Mapping[str, int]] | None = None

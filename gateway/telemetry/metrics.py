@@ -143,7 +143,7 @@ class Metrics(Collector):
         """Ask the gauges that somebody set."""
         gauges = self._gauges
         shown = frozenset(labelled)
-        quotas = [] if gauges.key_quota is None else gauges.key_quota()
+        quotas = [] if gauges.key_quota is None else gauges.key_quota(shown)
         return {
             "evenhand_backstop_contended": _single(gauges.backstop_contended),
             "evenhand_backstop_used_ratio": _single(gauges.backstop_used_ratio),

@@ -96,7 +96,7 @@ def full(folder: Path) -> Telemetry:
     record = Telemetry(loaded.settings, loaded.policies, StoppedClock())
     gauges = record.gauges
     gauges.backstop_contended, gauges.backstop_used_ratio = lambda: True, lambda: 0.5
-    gauges.key_quota = lambda: [("acme", "ci", 80.0), ("unseen", "ci", 1.0)]
+    gauges.key_quota = lambda _shown: [("acme", "ci", 80.0), ("unseen", "ci", 1.0)]
     gauges.store_up, gauges.store_errors = lambda: True, lambda: {"reset": 3}
     gauges.connections, gauges.in_flight = lambda: {"caller": 4, "upstream": 2}, lambda: 1
     gauges.keys, gauges.overflow_requests, gauges.starved_keys = lambda: 7, lambda: 0, lambda: 0
