@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.wire.caller import call, request
@@ -13,8 +15,9 @@ from tests.wire.waiting import until
 __all__: list[str] = []
 
 
-def looping(folder: Path, listen: str, upstream: str) -> Gateway:
-    """Return a gateway at `listen` in front of `upstream`, not started; the credential goes on."""
+@contextlib.contextmanager
+def looping(folder: Path, listen: str, upstream: str) -> Iterator[Gateway]:
+    """Run a gateway at `listen` in front of `upstream`; the credential goes on."""
     config = {
         "server": {"listen": listen},
         "upstream": {"forward_credential": True},
@@ -22,40 +25,37 @@ def looping(folder: Path, listen: str, upstream: str) -> Gateway:
     }
     folder.mkdir()
     gateway = Gateway(folder, f"http://{upstream}", config)
-    gateway.address = listen
-    return gateway
+    gateway.start()
+    try:
+        yield gateway
+    finally:
+        assert gateway.end() == 0
 
 
 async def test_itself(tmp_path: Path) -> None:
     """One hop, one charge, 508 within a moment."""
     listen = f"127.0.0.1:{free_port()}"
-    gateway = looping(tmp_path / "one", listen, listen)
-    gateway.start()
-    started = time.monotonic()
-    answer = await call(listen, request(token=token("a")))
-    assert time.monotonic() - started < 2
-    assert answer.status == 508
-    assert answer.json()["type"].endswith("loop-detected")
-    await until(lambda: len(gateway.log_lines()) == 2, "logged")
-    lines = gateway.log_lines()
-    assert [line["status"] for line in lines] == [508, 508]
-    assert (gateway.row("a") or {})["upstream_error"] == 2
-    # The second hop was never sent on, so its charge went back: the first is the one that stays.
-    assert sum(line["upstream_ms"] is not None for line in lines) == 1
-    gateway.stop()
+    with looping(tmp_path / "one", listen, listen) as gateway:
+        started = time.monotonic()
+        answer = await call(listen, request(token=token("a")))
+        assert time.monotonic() - started < 2
+        assert answer.status == 508
+        assert answer.json()["type"].endswith("loop-detected")
+        await until(lambda: len(gateway.log_lines()) == 2, "logged")
+        lines = gateway.log_lines()
+        assert [line["status"] for line in lines] == [508, 508]
+        assert (gateway.row("a") or {})["upstream_error"] == 2
+        # The second hop was never sent on, so its charge went back: the first is the one that stays.
+        assert sum(line["upstream_ms"] is not None for line in lines) == 1
 
 
 async def test_through_another(tmp_path: Path) -> None:
     """Two gateways that point at each other: two hops, each charged once in its own books."""
     first, second = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
-    one, two = looping(tmp_path / "one", first, second), looping(tmp_path / "two", second, first)
-    for gateway in (one, two):
-        gateway.start()
-    answer = await call(first, request(token=token("a")))
-    assert answer.status == 508
-    await until(lambda: (len(one.log_lines()), len(two.log_lines())) == (2, 1), "logged")
-    for gateway in (one, two):
-        gateway.stop()
+    with looping(tmp_path / "one", first, second) as one, looping(tmp_path / "two", second, first) as two:
+        answer = await call(first, request(token=token("a")))
+        assert answer.status == 508
+        await until(lambda: (len(one.log_lines()), len(two.log_lines())) == (2, 1), "logged")
 
 
 async def test_chain_without_a_loop(tmp_path: Path) -> None:
