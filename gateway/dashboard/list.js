@@ -107,7 +107,7 @@ export class List {
     return el("div", { class: `row ${mark.name}`, role: "row", "data-index": index, "aria-rowindex": index + 2,
       on: { click: (event) => { if (!event.target.closest("a")) this.open(row.tenant); } } },
       cell("who", el("a", { href: `#/tenant/${encodeURIComponent(row.tenant)}`, tabindex: "-1", title: visible(row.tenant) }, bdi(row.tenant)),
-        row.share_over ? el("span", { class: "tag over" }, "over share") : null),
+        row.share_over ? el("span", { class: "tag over", title: "asks for more than its share" }, "over") : null),
       cell("success", el("span", { class: "sign", title: mark.word, "aria-label": mark.word, role: "img" }, mark.sign), el("b", {}, percent(row.in_profile_success)),
         row.success !== row.in_profile_success ? el("small", { class: "dim" }, ` ${percent(row.success)} raw`) : null),
       cell("line", spark(row.spark.success, { max: 100, cls: "of-success", label: "In-profile success, last ten minutes" })),

@@ -57,13 +57,17 @@ export function showVerdict(host, snapshot) {
   const [limit] = victims.length ? refusals(victims[0])[0] || [] : [];
   const raise = limit === "key" || limit === "tenant" ? victims[0].tenant : null;
   const stop = heavy && (victims.length || snapshot.contended) ? heavy.tenant : null;
-  if (!changed(todo, [raise, stop])) return;
+  const batch = stop !== null && hasBatch(heavy);
+  if (!changed(todo, [raise, stop, batch])) return;
   todo.replaceChildren(...[
-    stop !== null && button(["Pause batch of ", visible(stop)], () => askPause({ tenant: stop, class: "batch" }), "primary"),
-    stop !== null && button(["Pause all of ", visible(stop)], () => askPause({ tenant: stop })),
+    batch && button(["Pause batch of ", visible(stop)], () => askPause({ tenant: stop, class: "batch" }), "primary"),
+    stop !== null && button(["Pause all of ", visible(stop)], () => askPause({ tenant: stop }), batch ? "" : "primary"),
     raise !== null && button(["Raise the quota of ", visible(raise)], () => askRaise(raise)),
   ].filter(Boolean));
 }
+
+// Whether there is batch of it to pause; where that is not known, there may be.
+const hasBatch = (row) => !row.classes || !row.classes.length || row.classes.includes("batch");
 
 function said(snapshot, victims, worst) {
   const low = snapshot.worst ? snapshot.worst.in_profile_success : null;
@@ -129,7 +133,7 @@ export function showHeavy(host, rows) {
     el("p", {}, link(row.tenant), " ", el("span", { class: "tag over" }, "over share")),
     bar("offered", row.rate, top), bar("its share", row.share, top),
     el("p", { class: "dim" }, `${number(refusedSum(row))} refused: ${refusals(row).slice(0, 3).map(([limit, count]) => `${visible(limit)} ${number(count)}`).join(", ")}`),
-    el("div", { class: "todo" }, button("Pause batch", () => askPause({ tenant: row.tenant, class: "batch" }), "small"),
+    el("div", { class: "todo" }, hasBatch(row) ? button("Pause batch", () => askPause({ tenant: row.tenant, class: "batch" }), "small") : null,
       button("Pause all", () => askPause({ tenant: row.tenant }), "small"))))));
 }
 

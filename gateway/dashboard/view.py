@@ -143,7 +143,7 @@ class View:
             "count": len(known),
             "total": len(found),
             "offset": asked.offset,
-            "heavy": self._rows(heavy, seconds, now),
+            "heavy": [row | {"classes": self._classes(row["tenant"])} for row in self._rows(heavy, seconds, now)],
             "tenants": self._rows([rows[name] for name in shown], seconds, now),
         }
 
@@ -160,6 +160,10 @@ class View:
     def _heavy(self, most: list[Figures], seconds: float, now: Micros) -> list[Figures]:
         """Return who of `most` asks for more than its share: refused for it, or held back by its own limits."""
         return [row for row in most if row.share_over or row.offered / seconds > self._fair(row, most, now)][:_HEAVY]
+
+    def _classes(self, tenant: str) -> list[str]:
+        """Return the classes that a tenant was refused in lately: what there is to pause of it."""
+        return sorted({one.cls for one in self._telemetry.last_refusals.of(tenant)})
 
     def _fair(self, row: Figures, among: list[Figures], now: Micros) -> float:
         """Return a tenant's share; where shares are not kept (one bucket for all), what an equal part would be."""

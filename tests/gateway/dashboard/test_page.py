@@ -94,7 +94,7 @@ def test_who_by_what_because_of_whom_and_what_to_do(browser: Browser, demo: str)
         assert any(name in verdict.inner_text() for name in LIGHT)
         expect(verdict).to_contain_text("Refused by backstop")
         expect(verdict).to_contain_text("Because of backfill")
-        expect(verdict.get_by_role("button", name="Pause batch of backfill")).to_be_visible()
+        expect(verdict.get_by_role("button", name="Pause all of backfill")).to_be_visible()
         expect(page.locator("#heavy")).to_contain_text("backfill")
         assert "In shadow" in page.locator("#band").inner_text()
 
