@@ -51,7 +51,7 @@ async def test_the_table_is_complete_and_counts_add_up(tmp_path: Path, up: Origi
     }
     for kind, parts in counts.items():
         assert parts["total"] == sum(parts.values()) - parts["total"], kind
-    assert counts["routes"] == {"total": 3, "limited": 1, "unlimited": 1, "without": 1}
+    assert counts["routes"] == {"total": 3, "limited": 1, "in_part": 0, "unlimited": 1, "without": 1}
     assert ready["routes_without_policy"] == ["new"]
     assert re.search(r"^new +/new/\*\* +without", text, re.MULTILINE)
     assert ready["off"] == ["forgotten"]
