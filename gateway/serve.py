@@ -7,7 +7,7 @@ Rules
 1. Both sockets are bound before anything starts: an address in use is one sentence and exit code 1.
 2. SIGTERM and SIGINT: readiness answers 503 at once, the listener stays open for `grace`, then closes, and what was
    accepted is answered within `drain_timeout`; what is left then is ended, counted and told of; exit code 0. A second
-   SIGINT leaves at once.
+   SIGINT leaves at once. So it is from the start: one that comes before the loop runs is kept for it (`early`).
 3. Whatever was forwarded is settled before the process ends.
 4. SIGHUP, a changed file and `POST /api/reload` are one and the same act (`reload.py`). It never ends the process.
 5. A supervisor that listens (`$NOTIFY_SOCKET`) hears READY=1 once callers are served, and STOPPING=1.
@@ -16,6 +16,7 @@ Rules
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import signal
 import socket
@@ -27,9 +28,9 @@ import uvloop
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gateway.app import Gateway, compose
-from gateway.errors import GatewayError
+from gateway.listener.early import early
 from gateway.listener.server import Listener, configured
-from gateway.listener.sockets import bind
+from gateway.listener.sockets import bind, name_of, unlink
 from gateway.listener.system import log_to, notify, quiet_collector, raise_file_limit
 from gateway.listener.tls import Certificate
 from gateway.proxy.lane import lane
@@ -76,6 +77,7 @@ class _Process:
         self,
         gateway: Gateway,
         data: socket.socket,
+        admin: socket.socket,
         certificate: Certificate | None = None,
         source: Source | None = None,
     ) -> None:
@@ -84,13 +86,18 @@ class _Process:
         self._source = source
         self._reloader: Reloader
         self._socket = data
-        self._server: Listener
+        section = gateway.settings.server
+        self._names = name_of(data, section.listen), name_of(admin, section.admin)
+        self._server: Listener | None = None
+        self._leaving = False
         self._stopping: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_stop, number)
+        if early.asked:
+            self._on_stop(signal.SIGTERM)
         gateway = self._gateway
         await gateway.start()
         section = gateway.settings.server
@@ -101,6 +108,8 @@ class _Process:
             handshake_us=section.header_timeout,
             ready=self._on_ready,
         )
+        # Told to stop before it served: it serves only those who have connected.
+        server.should_exit = self._leaving
         gateway.callers = lambda: len(server.server_state.connections)
         reloader = self._reloader = Reloader(gateway, self._source)
         gateway.reload = reloader.reload
@@ -120,7 +129,9 @@ class _Process:
             await self._gateway.stop()
 
     def _on_ready(self) -> None:
-        listen, admin = self._gateway.settings.server.listen, self._gateway.settings.server.admin
+        if self._stopping is not None:
+            return
+        listen, admin = self._names
         sys.stderr.write(f"evenhand: serving on {listen}, admin on {admin}\n")
         sys.stderr.flush()
         notify("READY=1")
@@ -129,13 +140,19 @@ class _Process:
         if self._stopping is None:
             self._stopping = asyncio.get_running_loop().create_task(self._stop())
         elif number == signal.SIGINT:
-            self._server.should_exit = self._server.force_exit = True
+            self._leave(at_once=True)
 
     async def _stop(self) -> None:
         notify("STOPPING=1")
         self._gateway.drain()
         await asyncio.sleep(self._gateway.settings.server.grace / SECOND)
-        self._server.should_exit = True
+        self._leave()
+
+    def _leave(self, *, at_once: bool = False) -> None:
+        self._leaving = True
+        if self._server is not None:
+            self._server.should_exit = True
+            self._server.force_exit |= at_once
 
     async def _tick(self) -> None:
         while True:
@@ -152,21 +169,31 @@ def serve(loaded: Loaded, backstop: Backstop | None = None, source: Source | Non
     server = loaded.settings.server
     chain, key = server.tls_certificate, server.tls_key
     certificate = Certificate(chain, key) if chain and key else None
-    data = bind(server.listen)
-    try:
-        admin = bind(server.admin)
-    except GatewayError:
-        data.close()
-        raise
-    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
-    raise_file_limit()
-    # Until a reload can be asked for, asking for one changes nothing.
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    gateway = compose(loaded, backstop)
-    thread = _AdminThread(gateway.admin, admin)
-    thread.start()
-    try:
-        uvloop.run(_Process(gateway, data, certificate, source).run())
-    finally:
-        thread.stop()
+    with contextlib.ExitStack() as bound:
+        data = _held(bound, server.listen)
+        admin = _held(bound, server.admin)
+        early.hold()
+        sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+        raise_file_limit()
+        bound.callback(early.over)
+        gateway = compose(loaded, backstop)
+        thread = _AdminThread(gateway.admin, admin)
+        thread.start()
+        bound.callback(thread.stop)
+        # First of all when the loop is gone: it took its handlers with it.
+        bound.callback(early.over)
+        uvloop.run(_Process(gateway, data, admin, certificate, source).run())
     return 0
+
+
+def _held(bound: contextlib.ExitStack, address: str) -> socket.socket:
+    """Return a socket that ends with `bound`, its file too, unless whoever served it has closed it by then."""
+    listener = bind(address)
+
+    def close() -> None:
+        if listener.fileno() >= 0:
+            unlink(listener)
+            listener.close()
+
+    bound.callback(close)
+    return listener

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from gateway.errors import GatewayError
 
-__all__ = ["BACKLOG", "bind", "pending", "refuse_new", "unlink"]
+__all__ = ["BACKLOG", "bind", "name_of", "pending", "refuse_new", "unlink"]
 
 BACKLOG = 4096
 UNIX = "unix:"
@@ -77,6 +77,14 @@ def _bind_unix(path: Path) -> socket.socket:
         raise
     listener.setblocking(False)
     return listener
+
+
+def name_of(listener: socket.socket, address: str) -> str:
+    """Return `address`, the port that the system chose in place of 0."""
+    host, colon, port = address.rpartition(":")
+    if listener.family == socket.AF_UNIX or int(port):
+        return address
+    return f"{host}{colon}{listener.getsockname()[1]}"
 
 
 def refuse_new(listener: socket.socket) -> None:
