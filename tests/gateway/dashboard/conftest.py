@@ -1,4 +1,4 @@
-"""One browser for all tests of the page."""
+"""One browser for each module of tests of the page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from tests.gateway.dashboard.browser import chromium
 __all__: list[str] = []
 
 
-@pytest.fixture(scope="session")
+# Not for the whole session: while Playwright is open, its loop runs on this thread, and no asynchronous test could.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Run Chromium."""
     with chromium() as started:

@@ -73,7 +73,8 @@ def test_worst_and_aggregate_within_two_seconds(browser: Browser, demo: str) -> 
                 page.locator("#legend").text_content() or "",
                 re.DOTALL,
             )
-            assert told is not None
+            if told is None:
+                return False
             rows = {row["tenant"]: row["in_profile_success"] for row in said["tenants"]}
             # A tenant has a hundred requests in the window: one more moves its figure by a part of a per cent.
             return bool(
