@@ -71,6 +71,7 @@ async def test_restarts_under_load_lose_nobody(
     up.on("/", Answer(delay=0.01))
     gateway = Gateway(tmp_path, up.address, CONFIG)
     gateway.start()
+    books = Ledger(gateway, up)
     load = Load(gateway.address)
     workers = [asyncio.create_task(load.work()) for _ in range(16)]
     try:
@@ -84,6 +85,8 @@ async def test_restarts_under_load_lose_nobody(
         await asyncio.gather(*workers)
         await asyncio.to_thread(gateway.stop)
     assert load.lost == []
+    books.sent("a", load.came["answered"])
+    books.balance_ended()
     assert len(up.seen) == load.came["answered"]
     with capsys.disabled():
         print(f"\n  {restarts} restarts, {load.came['answered']} answered, 0 lost")  # noqa: T201 - a figure to keep
@@ -94,6 +97,7 @@ async def test_order_of_a_stop(tmp_path: Path, up: Origin) -> None:
     up.on("/slow", Answer(delay=1.2))
     config = {**CONFIG, "server": {"grace": "600ms", "drain_timeout": "5s"}}
     with running(tmp_path, up, config) as gateway:
+        books = Ledger(gateway, up)
         busy, idle = await Caller.connect(gateway.address), await Caller.connect(gateway.address)
         await busy.send(request(target="/slow", token=token("a")))
         await until(lambda: len(up.seen) == 1, "arrived")
@@ -109,6 +113,8 @@ async def test_order_of_a_stop(tmp_path: Path, up: Origin) -> None:
         await idle.until_closed()
         await until(lambda: not gateway.running, "ended", 3)
         assert gateway.end() == 0
+        books.sent("a", 2)
+        books.balance_ended()
     assert len(up.seen) == 2
 
 
@@ -118,6 +124,7 @@ async def test_end_of_the_drain_is_counted(tmp_path: Path, up: Origin) -> None:
     up.on("/stream", Answer(body=lambda: iter([b"x"] * 10_000), framing="chunked", gap=0.02))
     config = {**CONFIG, "server": {"drain_timeout": "500ms"}}
     with running(tmp_path, up, config) as gateway:
+        books = Ledger(gateway, up)
         waiting, streaming = await Caller.connect(gateway.address), await Caller.connect(gateway.address)
         await waiting.send(request(target="/hang", token=token("a")))
         await streaming.send(request(target="/stream", token=token("a")))
@@ -135,6 +142,8 @@ async def test_end_of_the_drain_is_counted(tmp_path: Path, up: Origin) -> None:
         ended = [(line["outcome"], line["status"], line["ended"]) for line in gateway.log_lines() if line.get("ended")]
         assert sorted(ended) == [("served", 200, "drain"), ("upstream_error", 503, "drain")]
         assert "were ended: 2" in gateway.stderr
+        books.sent("a", 2)
+        books.balance_ended()
 
 
 async def test_second_interrupt_leaves_at_once(tmp_path: Path, up: Origin) -> None:
@@ -142,6 +151,7 @@ async def test_second_interrupt_leaves_at_once(tmp_path: Path, up: Origin) -> No
     up.on("/hang", HANG)
     config = {**CONFIG, "server": {"grace": "10s", "drain_timeout": "10s"}}
     with running(tmp_path, up, config) as gateway:
+        books = Ledger(gateway, up)
         async with await Caller.connect(gateway.address) as caller:
             await caller.send(request(target="/hang", token=token("a")))
             await until(lambda: len(up.seen) == 1, "arrived")
@@ -150,6 +160,8 @@ async def test_second_interrupt_leaves_at_once(tmp_path: Path, up: Origin) -> No
             await asyncio.sleep(0.2)
             assert gateway.end(signal.SIGINT) == 0
             assert time.monotonic() - started < 5
+        books.sent("a")
+        books.balance_ended()
 
 
 async def test_hangup_ends_nothing(tmp_path: Path, up: Origin) -> None:

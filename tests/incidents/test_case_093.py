@@ -10,9 +10,9 @@ import pytest
 
 from tests.wire.caller import Caller, call, request
 from tests.wire.gateway import Gateway, running, tenants, token
-from tests.wire.ledger import balanced
+from tests.wire.ledger import Ledger, balanced
 from tests.wire.message import End, Head, WireError, requests
-from tests.wire.origin import Origin
+from tests.wire.origin import Origin, Seen
 
 __all__: list[str] = []
 
@@ -113,18 +113,35 @@ def read_strictly(octets: bytes) -> list[bytes]:
 async def test_mutations_never_reach_as_something_else(gateway: Gateway, up: Origin, soak: bool) -> None:
     """Whatever a strict reader does not find in the octets does not arrive; B's own answers are untouched."""
     draw = random.Random(93)
-    for number in range(1000 if soak else 250):
-        octets = mutated(draw)
-        before = len(up.seen)
-        async with await Caller.connect(gateway.address) as caller:
-            await caller.send(octets)
-            # What is not whole is never answered by the upstream.
-            caller.half_close()
-            await caller.until_closed(5)
-        arrived = [seen.target for seen in up.seen[before:] if seen.ended is not None]
-        found = read_strictly(octets)
-        assert arrived == found[: len(arrived)], (number, octets, arrived, found)
-        if number % 50 == 0:
-            answer = await call(gateway.address, request(target="/b", token=token("b")))
-            assert (answer.status, answer.body) == (200, b"ok")
+    async with balanced(gateway, up) as books:
+        for number in range(1000 if soak else 250):
+            octets = mutated(draw)
+            before = len(up.seen)
+            async with await Caller.connect(gateway.address) as caller:
+                await caller.send(octets)
+                # What is not whole is never answered by the upstream.
+                caller.half_close()
+                await caller.until_closed(5)
+            reached = up.seen[before:]
+            arrived = [seen.target for seen in reached if seen.ended is not None]
+            found = read_strictly(octets)
+            assert arrived == found[: len(arrived)], (number, octets, arrived, found)
+            entered(books, bytes(caller.raw), reached)
+            if number % 50 == 0:
+                answer = await call(gateway.address, request(target="/b", token=token("b")))
+                assert (answer.status, answer.body) == (200, b"ok")
+                books.sent("b")
     assert up.by_tenant()["b"] > 0
+
+
+def entered(books: Ledger, raw: bytes, reached: list[Seen]) -> None:
+    """Enter one connection: a fault deserved no verdict, what arrived whole was served, silence is a body cut short."""
+    refused = len(re.findall(rb"HTTP/1\.1 (?:4|505)", raw))
+    books.rejected(refused)
+    for seen in reached:
+        if seen.ended is not None:
+            books.sent(seen.header("evenhand-tenant") or "")
+        elif refused:
+            books.turned_back += 1
+    if not raw:
+        books.sent("a")

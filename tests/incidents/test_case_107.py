@@ -12,6 +12,7 @@ import pytest
 
 from tests.wire.caller import Caller, request
 from tests.wire.gateway import Gateway, running, tenants, token
+from tests.wire.ledger import Ledger, balanced
 from tests.wire.origin import Origin, Seen
 from tests.wire.script import Answer
 
@@ -31,6 +32,8 @@ METHODS = [
     "M-SEARCH",
     "PURGE",
 ]
+
+MINE = f"Bearer {token('a')}\r\n".encode()
 
 
 @pytest.fixture(scope="module")
@@ -80,14 +83,17 @@ async def test_series_stay_as_many(gateway: Gateway, up: Origin, soak: bool, num
     up.on("/", status)
     # Eight rounds against one gateway are 200,000 requests.
     draw, count = random.Random(107 + number), 25_000 if soak else 2_000
-    await send(gateway, [anything(draw) for _ in range(64)])
-    before = len(gateway.metrics().samples)
-    left = count
-    while left:
-        await asyncio.gather(*(send(gateway, [anything(draw) for _ in range(min(left, 2000) // 8)]) for _ in range(8)))
-        left -= min(left, 2000)
-        up.forget()
-        up.on("/", status)
+    async with balanced(gateway, up) as books:
+        await send(gateway, books, [anything(draw) for _ in range(64)])
+        before = len(gateway.metrics().samples)
+        left = count
+        while left:
+            await asyncio.gather(
+                *(send(gateway, books, [anything(draw) for _ in range(min(left, 2000) // 8)]) for _ in range(8))
+            )
+            left -= min(left, 2000)
+            books.forget()
+            up.on("/", status)
     started = time.monotonic()
     after = len(gateway.metrics().samples)
     took = time.monotonic() - started
@@ -98,13 +104,19 @@ async def test_series_stay_as_many(gateway: Gateway, up: Origin, soak: bool, num
     assert not labels & {"path", "method", "host", "status", "address", "user_agent", "token"}
 
 
-async def send(gateway: Gateway, octets: list[bytes]) -> None:
-    """Send each, on kept connections."""
+async def send(gateway: Gateway, books: Ledger, octets: list[bytes]) -> None:
+    """Send each, on kept connections; A's and nobody's are owed a verdict, a token that proves nothing is rejected."""
     caller: Caller | None = None
     for one in octets:
         if caller is None or caller.closed:
             caller = await Caller.connect(gateway.address)
         await caller.send(one)
+        if b"Authorization" not in one:
+            books.sent("anonymous")
+        elif MINE in one:
+            books.sent("a")
+        else:
+            books.rejected()
         answer = await caller.response(one.split(b" ", 1)[0].decode())
         if (answer.header("connection") or "").lower() == "close" or not answer.complete:
             caller.close()

@@ -11,6 +11,7 @@ import pytest
 
 from tests.wire.caller import Caller, request
 from tests.wire.gateway import Gateway, running, tenants, token
+from tests.wire.ledger import balanced
 from tests.wire.origin import Origin
 from tests.wire.script import Answer
 from tests.wire.waiting import until
@@ -80,15 +81,20 @@ async def test_slow_heads_are_cut(tmp_path: Path, up: Origin, soak: bool, capsys
     count, timeout = (10_000, 10.0) if soak else (500, 2.0)
     with running(tmp_path, up, configured(f"{timeout:.0f}s", "30s")) as gateway:
         before = gateway.memory()
-        slow = Slow(gateway.address, HEAD, 1.0 if soak else 0.3)
-        await slow.open(count)
-        dripping = asyncio.create_task(slow.drip(timeout * 3))
-        beside = asyncio.create_task(served_beside(gateway, dripping))
-        await asyncio.sleep(timeout / 2)
-        during = gateway.memory()
-        await dripping
-        took = await beside
-        await until(lambda: all(caller.closed for _, caller in slow.callers), "closed", 5)
+        async with balanced(gateway, up) as books:
+            slow = Slow(gateway.address, HEAD, 1.0 if soak else 0.3)
+            await slow.open(count)
+            dripping = asyncio.create_task(slow.drip(timeout * 3))
+            beside = asyncio.create_task(served_beside(gateway, dripping))
+            await asyncio.sleep(timeout / 2)
+            during = gateway.memory()
+            await dripping
+            took = await beside
+            await until(lambda: all(caller.closed for _, caller in slow.callers), "closed", 5)
+            # Each had begun a head, and is told.
+            assert all(b" 408 " in caller.raw for _, caller in slow.callers)
+            books.rejected(count)
+            books.sent("a", len(took))
         longest = max(slow.lasted())
         # One octet after half the deadline opens a head: what begins later has its own time.
         assert longest < 2 * timeout + 2.0
@@ -106,20 +112,24 @@ async def test_slow_bodies_are_cut_and_streams_are_not(tmp_path: Path, up: Origi
     """A body at 20 octets a second is 408; a response that runs longer than every deadline is whole."""
     up.on("/stream", Answer(body=lambda: iter([b"x"] * 30), framing="chunked", gap=0.1))
     with running(tmp_path, up, configured("1s", "1s")) as gateway:
-        streaming = await Caller.connect(gateway.address)
-        await streaming.send(request(target="/stream", token=token("b")))
-        head = request("POST", "/slow", token=token("a"), fields=[("Content-Length", "100000")])
-        slow = Slow(gateway.address, b"x" * 1000, 0.05)
-        await slow.open(50)
-        for _, caller in slow.callers:
-            await caller.send(head)
-        await slow.drip(10)
-        assert max(slow.lasted()) < 4
-        for _, caller in slow.callers:
-            assert b" 408 " in caller.raw
-        answer = await streaming.response()
-        assert (answer.complete, len(answer.body)) == (True, 30)
-        streaming.close()
+        async with balanced(gateway, up) as books:
+            streaming = await Caller.connect(gateway.address)
+            await streaming.send(request(target="/stream", token=token("b")))
+            head = request("POST", "/slow", token=token("a"), fields=[("Content-Length", "100000")])
+            slow = Slow(gateway.address, b"x" * 1000, 0.05)
+            await slow.open(50)
+            for _, caller in slow.callers:
+                await caller.send(head)
+            await slow.drip(10)
+            assert max(slow.lasted()) < 4
+            for _, caller in slow.callers:
+                assert b" 408 " in caller.raw
+            answer = await streaming.response()
+            assert (answer.complete, len(answer.body)) == (True, 30)
+            streaming.close()
+            books.sent("b")
+            books.rejected(50)
+            books.turned_back = 50
         assert (gateway.row("b") or {})["served"] == 1
 
 
@@ -133,17 +143,20 @@ def capped(tmp_path_factory: pytest.TempPathFactory, origin: Origin) -> Iterator
 
 async def test_connections_of_an_address_are_capped(capped: Gateway, up: Origin) -> None:
     """The 21st is closed unanswered and counted; another address is served."""
-    held = [await Caller.connect(capped.address, source="127.0.5.1") for _ in range(20)]
-    await until(lambda: capped.sockets() >= 20, "held")
-    for _ in range(5):
-        late = await Caller.connect(capped.address, source="127.0.5.1")
-        await late.until_closed()
-        assert late.raw == b""
-    async with await Caller.connect(capped.address, source="127.0.5.2") as other:
-        await other.send(request(token=token("a")))
-        assert (await other.response()).status == 200
-    turned_away = [line for line in capped.log_lines() if line.get("limit") == "too-many-connections"]
-    await until(lambda: capped.metrics().sum("evenhand_requests_total", outcome="rejected") == 5, "counted")
-    assert len(turned_away) <= 5
-    for caller in held:
-        caller.close()
+    async with balanced(capped, up) as books:
+        held = [await Caller.connect(capped.address, source="127.0.5.1") for _ in range(20)]
+        await until(lambda: capped.sockets() >= 20, "held")
+        for _ in range(5):
+            late = await Caller.connect(capped.address, source="127.0.5.1")
+            await late.until_closed()
+            assert late.raw == b""
+        async with await Caller.connect(capped.address, source="127.0.5.2") as other:
+            await other.send(request(token=token("a")))
+            assert (await other.response()).status == 200
+        turned_away = [line for line in capped.log_lines() if line.get("limit") == "too-many-connections"]
+        await until(lambda: capped.metrics().sum("evenhand_requests_total", outcome="rejected") == 5, "counted")
+        assert len(turned_away) <= 5
+        for caller in held:
+            caller.close()
+        books.rejected(5)
+        books.sent("a")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.wire.caller import call, request
 from tests.wire.gateway import Gateway, free_port, running, tenants, token
+from tests.wire.ledger import balanced
 from tests.wire.origin import serving
 from tests.wire.waiting import until
 
@@ -36,9 +37,12 @@ async def test_itself(tmp_path: Path) -> None:
     """One hop, one charge, 508 within a moment."""
     listen = f"127.0.0.1:{free_port()}"
     with looping(tmp_path / "one", listen, listen) as gateway:
-        started = time.monotonic()
-        answer = await call(listen, request(token=token("a")))
-        assert time.monotonic() - started < 2
+        async with balanced(gateway, None) as books:
+            started = time.monotonic()
+            answer = await call(listen, request(token=token("a")))
+            assert time.monotonic() - started < 2
+            # The second hop is a request of A's as well.
+            books.sent("a", 2)
         assert answer.status == 508
         assert answer.json()["type"].endswith("loop-detected")
         await until(lambda: len(gateway.log_lines()) == 2, "logged")
@@ -53,7 +57,10 @@ async def test_through_another(tmp_path: Path) -> None:
     """Two gateways that point at each other: two hops, each charged once in its own books."""
     first, second = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
     with looping(tmp_path / "one", first, second) as one, looping(tmp_path / "two", second, first) as two:
-        answer = await call(first, request(token=token("a")))
+        async with balanced(one, None) as books, balanced(two, None) as theirs:
+            answer = await call(first, request(token=token("a")))
+            books.sent("a", 2)
+            theirs.sent("a")
         assert answer.status == 508
         await until(lambda: (len(one.log_lines()), len(two.log_lines())) == (2, 1), "logged")
 
@@ -67,6 +74,9 @@ async def test_chain_without_a_loop(tmp_path: Path) -> None:
             front = {**behind, "upstream": {"forward_credential": True}}
             (tmp_path / "one").mkdir()
             with running(tmp_path / "one", f"http://{two.address}", front) as one:
-                assert (await call(one.address, request(token=token("a")))).status == 200
+                async with balanced(two, up) as theirs, balanced(one, None) as books:
+                    assert (await call(one.address, request(token=token("a")))).status == 200
+                    books.sent("a")
+                    theirs.sent("a")
         via = up.seen[0].header("via") or ""
         assert via.count("evenhand-") == 2
