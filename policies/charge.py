@@ -117,7 +117,8 @@ class Reading:
 
     `tokens` is what this class could take now of each own bucket, after this take (before, when refused), in the
     plan's order. `beyond_own` says that a share or backstop refusal exceeded what the caller's own limits would have
-    let through, so it counts as own in every figure. `share_over` marks a take over the tenant's fair share.
+    let through, so it counts as own in every figure. `share_over` marks a take over the tenant's fair share,
+    and a backstop refusal of a tenant whose arrivals exceed it.
     """
 
     refused: tuple[Refusal, ...]

@@ -55,6 +55,11 @@ class ShareRefusal(Protocol):
         """True if the tenant's own limits would not have let this through either."""
         ...
 
+    @property
+    def over(self) -> bool:
+        """True if the backstop refused a tenant that asks for more than its share."""
+        ...
+
 
 class Backstop(Protocol):
     """What the service can serve, and for whom: `fairshare.Shares`, or one plain bucket."""
@@ -138,7 +143,7 @@ class MemoryStore:
         if plan.share is not None:
             share = self._backstop.take(plan.share, now)
             if share is not None:
-                return Reading((Refusal(share.limit, share.wait_us),), tuple(tokens), (), share.beyond_own)
+                return Reading((Refusal(share.limit, share.wait_us),), tuple(tokens), (), share.beyond_own, share.over)
             over = self._backstop.over
         for index, charge in enumerate(plan.own):
             bucket = found[index]

@@ -139,7 +139,10 @@ def tiny(name: str, wait: str, begin: float, end: float, least: float) -> Scenar
         ),
         seconds=end,
         measure_from=begin,
-        checks=(Check("modest tenants per call", lambda f: f.call_success("modest"), least=least),),
+        checks=(
+            Check("modest tenants per call", lambda f: f.call_success("modest"), least=least),
+            Check("avid ones counted as refused within their share", lambda f: f.within("avid"), most=0),
+        ),
         modes=BOTH,
     )
 

@@ -66,7 +66,14 @@ def _flash(name: str, about: str, newcomers: int) -> Scenario:
         changes=(15.0,),
         checks=(
             Check("of the returning calls, served", lambda f: f.call_success("back"), least=1.0),
-            Check("of them refused within the share", lambda f: f.refused("backstop", "back"), most=0),
+            Check("of them refused within the share", lambda f: f.within("back"), most=0),
+            Check("of them refused at all", lambda f: sum(sum(r.refused.values()) for r in f.group("back")), most=0),
+            Check("large ones counted as refused within their share", lambda f: f.within("large"), most=0),
+            Check(
+                "newcomers counted so, of each: less than a burst",
+                lambda f: max((row.within for row in f.group("new")), default=0),
+                most=20,
+            ),
         ),
     )
 

@@ -72,7 +72,11 @@ class Call:
         retry, world = self._retry, self._world
         if retry.obeys:
             told = world.gate.told(self._plan, reading, now, world.random.random())
-            return NEVER_US if told is None else now + told
+            if told is None:
+                return NEVER_US
+            if now >= world.since_us:
+                self._account.longest_told_us = max(self._account.longest_told_us, told)
+            return now + told
         if not retry.every:
             return NEVER_US
         return now + int(retry.every * SECOND * (1.0 + retry.spread * (2.0 * world.random.random() - 1.0)))

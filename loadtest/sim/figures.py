@@ -50,6 +50,9 @@ class Row:
     first_return: int
     most_refused: int
     longest: float
+    #: The longest Retry-After of callers that obey; refusals within the share.
+    told: float
+    within: int
 
     @property
     def against_fair(self) -> float:
@@ -109,6 +112,10 @@ class Figures:
     def refused(self, limit: str, group: str | None = None) -> int:
         """Return how many attempts `limit` refused."""
         return sum(row.refused.get(limit, 0) for row in self.rows if group is None or row.group == group)
+
+    def within(self, group: str) -> int:
+        """Return how many refusals of a group are counted as within its share."""
+        return sum(row.within for row in self.group(group))
 
     @property
     def seconds(self) -> float:
@@ -175,6 +182,8 @@ def _row(load: TenantLoad, account: Account, demand: float, fair: float, seconds
         first_return=account.first_return,
         most_refused=account.most_refused,
         longest=account.longest_us / SECOND,
+        told=account.longest_told_us / SECOND,
+        within=account.within,
     )
 
 

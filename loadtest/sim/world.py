@@ -32,7 +32,8 @@ class Account:
 
     __slots__ = (
         "admitted", "admitted_slots", "at_once", "attempts", "beyond", "by_class", "calls", "failed", "first_return",
-        "longest_us", "most_refused", "offered", "offered_slots", "refused", "served", "tenant",
+        "longest_told_us", "longest_us", "most_refused", "offered", "offered_slots", "refused", "served", "tenant",
+        "within",
     )  # fmt: skip
 
     def __init__(self, tenant: str, slots: int) -> None:
@@ -46,6 +47,8 @@ class Account:
         self.offered = 0.0
         self.refused: Counter[str] = Counter()
         self.beyond = 0
+        #: Refusals by the backstop of what fitted the share.
+        self.within = 0
         #: Units admitted of each class.
         self.by_class = [0.0, 0.0]
         #: Calls admitted at the first and at the second attempt, and the most refusals of one call.
@@ -53,6 +56,8 @@ class Account:
         self.first_return = 0
         self.most_refused = 0
         self.longest_us: Micros = 0
+        #: The longest Retry-After of a caller that obeys.
+        self.longest_told_us: Micros = 0
         self.admitted_slots = [0.0] * slots
         self.offered_slots = [0.0] * slots
 
@@ -109,6 +114,7 @@ class World:
             if reading.refused:
                 account.refused[reading.refused[0].limit] += 1
                 account.beyond += reading.beyond_own
+                account.within += _within(reading)
             else:
                 account.admitted += plan.cost
                 account.by_class[plan.cls] += plan.cost
@@ -119,3 +125,8 @@ class World:
         self.gate.store.tick(now)
         self.deepest_debt = max(self.deepest_debt, shares.view(now).debt)
         self.at(now + SECOND // 50, partial(self._watch, shares))
+
+
+def _within(reading: Reading) -> bool:
+    """Return whether telemetry counts a refusal as one within the share."""
+    return reading.refused[0].limit == "backstop" and not (reading.beyond_own or reading.share_over)

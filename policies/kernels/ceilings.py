@@ -78,7 +78,7 @@ class Ceilings:
             return ShareRefusal("backstop", NEVER)
         refusal = self._services[ask.cls].take(ask, now)
         if refusal is not None:
-            refusal.limit = "class"
+            refusal.limit, refusal.over = "class", False
         return refusal
 
     def undo(self, ask: Ask, now: Micros) -> None:

@@ -242,6 +242,7 @@ class Shares:
     def _want(self, member: Member, cost: RequestUnits, left: float, now: Micros) -> bool:
         """Count demand as far as the own limits let it through; return whether this ask is beyond them."""
         line = member.line
+        member.ever += cost
         if left < member.half:
             until = now + HEAVY_US
             if member.heavy_until < until:
@@ -296,9 +297,11 @@ class Shares:
     def _refuse_within(self, member: Member, ask: Ask, now: Micros, *, beyond: bool) -> ShareRefusal:
         """Refuse an ask within the share: more tenants have full share buckets than the debt can hold."""
         self._ceilings.undo(ask, now)
-        member.within_refused += 1
+        over = member.exceeds(ask.cost, now)
+        member.within_refused += not (over or beyond)
         ready = max(0.0, self._debt(now) - self._half_us)
-        return ShareRefusal("backstop", self._queue.book(ready, ask.cost * self._cost_us, now), beyond)
+        asked = self._spent + self._line.light_before + self._line.light
+        return ShareRefusal("backstop", self._queue.book(ready, ask.cost, self._cost_us, asked, now), beyond, over)
 
     def give_back(self, ask: Ask, now: Micros, *, over: bool = False) -> None:
         """Return a take whose request never reached the upstream; `over` if it was taken over the share."""
@@ -387,13 +390,4 @@ class Shares:
     def share_of(self, tenant: str, now: Micros) -> ShareView | None:
         """Return a tenant's share at `now`; None if it was idle so long that it is not known."""
         member = self._members.get(tenant)
-        if member is None:
-            return None
-        weight = member.weight
-        return ShareView(
-            share=member.line.level * weight * SECOND,
-            tokens=member.held(now) * weight,
-            burst=member.full() * weight,
-            over=now - member.over_us < SECOND,
-            within_refused=member.within_refused,
-        )
+        return None if member is None else member.view(now)

@@ -17,6 +17,7 @@ from math import inf, isfinite
 from typing import Final
 
 from policies.kernels.backlog import Queue
+from policies.kernels.share import ShareView
 from policies.kernels.waterfill import Ratio, Waterline
 from policies.units import SECOND, Micros, RequestUnits
 
@@ -96,9 +97,9 @@ class Member(Ratio):
     """A tenant, or the group of all tenants that nobody listed (whose members have a level of their own)."""
 
     __slots__ = (
-        "arrival", "ask", "group", "half", "heavy_until", "high_until", "light_at", "line", "low", "meter",
-        "meter_rate_us", "metered_us", "over_us", "own_burst", "own_rate_us", "per_weight", "plain", "queue",
-        "saved", "seen_us", "small", "within_refused",
+        "arrival", "ask", "denied", "denied_at", "ever", "group", "half", "heavy_until", "high_until", "light_at",
+        "line", "low", "meter", "meter_rate_us", "metered_us", "over_us", "own_burst", "own_rate_us", "per_weight",
+        "plain", "queue", "saved", "seen_us", "small", "within_refused",
     )  # fmt: skip
 
     def __init__(self, weight: float, line: Waterline, now: Micros, *, full: bool) -> None:
@@ -124,9 +125,12 @@ class Member(Ratio):
         self.low: Low | None = None
         #: What was earned with the bucket full while callers were booked to return.
         self.saved = 0.0
-        #: Those of this tenant that were told to come back.
+        #: Those of this tenant that were told to come back; units ever asked for, while anybody may be.
         self.queue = Queue(now)
-        #: The last ask over the share; and how many were refused within it.
+        self.ever = 0.0
+        #: What was refused lately, in units per weight, as of when in virtual time; forgotten at the share's rate.
+        self.denied = self.denied_at = 0.0
+        #: The last ask over the share; and how many were refused that fitted it.
         self.over_us: Micros = now - SECOND
         self.within_refused = 0
         #: The meter: units wanted and not yet forgotten, as of when; unlimited until told otherwise.
@@ -149,6 +153,7 @@ class Member(Ratio):
     def reweigh(self, weight: float, now: Micros) -> None:
         """Change the weight: what the bucket holds in units is kept, within its burst."""
         held = self.held(now) * self.weight
+        self.denied *= self.weight / weight
         self.leave()
         self.weight = weight
         self.per_weight, self.small, self.half = _scale(weight)
@@ -199,15 +204,44 @@ class Member(Ratio):
         queue, level = self.queue, self.line.level
         if queue.end_us <= now:
             self.saved = 0.0
-        wait = queue.book(missing / level if missing > 0.0 else 0.0, cost * self.per_weight / level, now)
+        wait = queue.book(missing / level if missing > 0.0 else 0.0, cost, self.per_weight / level, self.ever, now)
         # While callers are away, what is saved for them has to be looked after.
         until = queue.end_us + SECOND
         if self.heavy_until < until:
             self.heavy_until = until
             if self.light_at < until:  # noqa: PLR1730 - a call of max() costs three times as much
                 self.light_at = until
+        self._deny(cost, now)
         self.over_us = now
         return wait
+
+    def exceeds(self, cost: RequestUnits, now: Micros) -> bool:
+        """Count an ask that its share bucket would have let through; return whether the arrivals exceed the share.
+
+        They do if what was asked for, had all of it been taken, would not leave `cost` in the bucket; or after an ask
+        over the share within the last second.
+        """
+        left = self.held(now) - self._deny(cost, now)
+        return left < cost * self.per_weight or now - self.over_us < SECOND
+
+    def _deny(self, cost: RequestUnits, now: Micros) -> float:
+        """Add a refused ask to those of lately, up to two bursts; return what they were before."""
+        virtual = self.line.virtual(now)
+        before = max(0.0, self.denied - max(0.0, virtual - self.denied_at))
+        self.denied = min(before + cost * self.per_weight, 2.0 * self.full())
+        self.denied_at = virtual
+        return before
+
+    def view(self, now: Micros) -> ShareView:
+        """Return the share of this tenant at `now`."""
+        weight = self.weight
+        return ShareView(
+            share=self.line.level * weight * SECOND,
+            tokens=self.held(now) * weight,
+            burst=self.full() * weight,
+            over=now - self.over_us < SECOND,
+            within_refused=self.within_refused,
+        )
 
     def idle(self, forget_us: Micros, now: Micros) -> bool:
         """Return whether this tenant was idle for `forget_us`, all its buckets full (an unlisted one's own apart)."""
@@ -225,5 +259,6 @@ class Member(Ratio):
     def rebase(self, back: float) -> None:
         """Follow a virtual time that was set back."""
         self.arrival -= back
+        self.denied_at -= back
         if self.low is not None:
             self.low.credit_at -= back

@@ -22,6 +22,7 @@ class PlainRefusal(NamedTuple):
     limit: str
     wait_us: Micros
     beyond_own: bool
+    over: bool = False
 
 
 class Costed(Protocol):

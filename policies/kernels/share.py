@@ -91,12 +91,14 @@ class Plain(NamedTuple):
 class ShareRefusal:
     """Why a take was refused: `limit` is `share`, `class` or `backstop`; `wait_us` is how long to stay away, or NEVER.
 
-    `beyond_own` says that the own limits would not have let this ask through along with the others refused.
+    `beyond_own` says that the own limits would not have let this ask through along with the others refused; `over` that
+    a tenant refused by `backstop` asks for more than its share.
     """
 
     limit: str
     wait_us: Micros
     beyond_own: bool = False
+    over: bool = False
 
 
 @dataclass(slots=True)
@@ -118,7 +120,8 @@ class SharesView:
 class ShareView:
     """One tenant: its share in units per second, what its bucket holds and can hold, and what became of it.
 
-    `over` is whether it went over its share within the last second; `within_refused` counts refusals within it.
+    `over` is whether it went over its share within the last second; `within_refused` counts the refusals of what fitted
+    its share.
     """
 
     share: float

@@ -8,7 +8,7 @@ from math import inf
 import pytest
 
 from policies.kernels.share import ShareRefusal
-from policies.units import NEVER, SECOND
+from policies.units import NEVER, SECOND, Micros
 from tests.clock import EPOCH
 from tests.policies.shares import Ask, drain, press, service, share_of
 
@@ -142,6 +142,44 @@ def test_debt_is_bounded_and_fuller_buckets_go_first() -> None:
     assert shares.view(EPOCH).debt > 25.0
     assert shares.take(spent[0], EPOCH) is not None
     assert shares.take(Ask("fresh"), EPOCH) is None
+
+
+def test_refused_within_is_what_fitted_the_share() -> None:
+    """Fuller buckets than the debt can hold: who asks for ten shares is over its share, who asks for half is within.
+
+    The first burst of the avid ones fits; what comes after it does not, though their buckets stay nearly full.
+    """
+    shares = service(100.0, 10.0)
+    avid = [Ask(f"avid-{index}", weight=0.5) for index in range(500)]
+    counted = {False: 0, True: 0}
+    for step in range(60_000):
+        refusal = shares.take(avid[step % 500], EPOCH + step * 1_000)
+        if refusal is not None:
+            assert refusal.limit == "backstop"
+            if step > 25_000:
+                counted[refusal.over] += 1
+    assert counted[True] > 30_000
+    assert counted[False] == 0
+    now = EPOCH + 60 * SECOND
+    before = share_of(shares, "avid-0", now).within_refused
+    assert 0 < before <= 20
+    modest = [shares.take(Ask("modest"), now) for _ in range(10)]
+    refused = [refusal for refusal in modest if refusal is not None and refusal.limit == "backstop"]
+    assert [refusal.over for refusal in refused] == [False] * len(refused)
+
+
+def test_refused_demand_is_forgotten_at_the_rate_of_the_share() -> None:
+    """Whoever asked for far more than its share is within it again once its share has made up for two bursts."""
+    shares = service(100.0, 10.0)
+    crowd = [Ask(f"t{index}") for index in range(50)]
+
+    def ask_all(times: int, now: Micros) -> list[bool]:
+        """Let everybody ask so often; return which of the refused of the last round were over their share."""
+        rounds = [[shares.take(ask, now) for ask in crowd] for _ in range(times)]
+        return [refusal.over for refusal in rounds[-1] if refusal is not None]
+
+    assert ask_all(40, EPOCH) == [True] * 50
+    assert ask_all(15, EPOCH + 30 * SECOND) == [False] * 50
 
 
 def test_small_service_may_owe_five_units() -> None:

@@ -210,6 +210,16 @@ def test_refusal_beyond_own_limits_is_marked(beyond: bool) -> None:
     assert (reading.beyond_own, reading.tokens) == (beyond, (20.0,))
 
 
+@pytest.mark.parametrize("over", [False, True])
+def test_refusal_of_a_tenant_over_its_share_is_marked(over: bool) -> None:
+    """A tenant that the backstop refuses is within its share, or asks for more: the reading says which."""
+    backstop = Recorded(over=False)
+    backstop.refusal = PlainRefusal("backstop", 5, beyond_own=False, over=over)
+    reading = MemoryStore(policy_set(), 10, EPOCH, backstop).take(plan(charge()), EPOCH)
+    assert [refusal.limit for refusal in reading.refused] == ["backstop"]
+    assert reading.share_over is over
+
+
 def test_tick_reaches_the_backstop() -> None:
     """The backstop's slices are driven by the store's."""
     backstop = Recorded(over=False)
