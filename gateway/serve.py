@@ -110,7 +110,7 @@ class _Process:
         )
         # Told to stop before it served: it serves only those who have connected.
         server.should_exit = self._leaving
-        gateway.callers = lambda: len(server.server_state.connections)
+        gateway.callers = lambda: server.held
         reloader = self._reloader = Reloader(gateway, self._source)
         gateway.reload = reloader.reload
         loop.add_signal_handler(signal.SIGHUP, reloader.asked)

@@ -15,13 +15,15 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import uvicorn
 
 from gateway.config.sections import WebsocketSection
+from gateway.listener.handshakes import Handshakes
 from gateway.listener.sockets import BACKLOG, pending, refuse_new
 from gateway.listener.tls import Certificate
+from gateway.proxy.guard import Guard
 from policies.units import SECOND, Micros
 
 if TYPE_CHECKING:
@@ -79,6 +81,7 @@ class Listener(uvicorn.Server):
         self._handshake = handshake_us / SECOND
         self._ready = ready
         self._watching: asyncio.Task[None] | None = None
+        self._shaking: list[Handshakes] = []
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -89,14 +92,15 @@ class Listener(uvicorn.Server):
         """Serve `sockets`."""
         loop = asyncio.get_running_loop()
         await self.lifespan.startup()
-        make, tls = self._make(), self._tls()
+        make = self._make()
         self.servers = []
         for sock in sockets or []:
-            if sock.family == socket.AF_UNIX:
-                server = await loop.create_unix_server(make, sock=sock, backlog=BACKLOG, **tls)
+            if self._certificate is not None:
+                self._shaking.append(self._handshakes(sock, self._certificate))
+            elif sock.family == socket.AF_UNIX:
+                self.servers.append(await loop.create_unix_server(make, sock=sock, backlog=BACKLOG))
             else:
-                server = await loop.create_server(make, sock=sock, backlog=BACKLOG, **tls)
-            self.servers.append(server)
+                self.servers.append(await loop.create_server(make, sock=sock, backlog=BACKLOG))
         if self._certificate is not None:
             self._watching = loop.create_task(self._certificate.watch())
         self.started = True
@@ -114,14 +118,15 @@ class Listener(uvicorn.Server):
 
         return make
 
-    def _tls(self) -> dict[str, Any]:
-        if self._certificate is None:
-            return {}
-        return {
-            "ssl": self._certificate.context,
-            "ssl_handshake_timeout": self._handshake,
-            "ssl_shutdown_timeout": _LAST_SECONDS,
-        }
+    def _handshakes(self, sock: socket.socket, certificate: Certificate) -> Handshakes:
+        # TLS is for callers, and their protocol is a guard.
+        make = cast("Callable[[], Guard]", self._make())
+        return Handshakes(sock, make, certificate.context, self._handshake, _LAST_SECONDS)
+
+    @property
+    def held(self) -> int:
+        """How many sockets callers hold."""
+        return len(self.server_state.connections) + sum(one.shaking for one in self._shaking)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Drain."""
@@ -138,8 +143,9 @@ class Listener(uvicorn.Server):
         for connection in list(self.server_state.connections):
             connection.transport.abort()
         await self._finish_tasks()
-        for server in self.servers:
-            await server.wait_closed()
+        await asyncio.gather(
+            *[one.wait_closed() for one in self.servers], *[one.wait_closed() for one in self._shaking]
+        )
 
     async def _stop_accepting(self, sockets: list[socket.socket]) -> None:
         spares = [sock.dup() for sock in sockets]
@@ -148,19 +154,25 @@ class Listener(uvicorn.Server):
         await asyncio.sleep(_SETTLE_SECONDS)
         for server in self.servers:
             server.close()
+        for shaking in self._shaking:
+            shaking.close()
         for sock in sockets:
             sock.close()
-        loop, make, tls = asyncio.get_running_loop(), self._make(), self._tls()
-        tls.pop("ssl_shutdown_timeout", None)
-        for spare in spares:
-            taken = [loop.connect_accepted_socket(make, one, **tls) for one in pending(spare)]
+        loop, make = asyncio.get_running_loop(), self._make()
+        for number, spare in enumerate(spares):
+            found = list(pending(spare))
             spare.close()
+            if self._shaking:
+                for one, peer in found:
+                    self._shaking[number].take(one, peer)
+                continue
+            taken = [loop.connect_accepted_socket(make, one) for one, _ in found]
             await asyncio.gather(*taken, return_exceptions=True)
 
     async def _empty(self, seconds: float) -> None:
         """Wait until no connection is left, for `seconds` at most."""
         deadline = asyncio.get_running_loop().time() + seconds
-        while self.server_state.connections and not self.force_exit:
+        while self.held and not self.force_exit:
             if asyncio.get_running_loop().time() >= deadline:
                 return
             await asyncio.sleep(_LOOK_SECONDS)

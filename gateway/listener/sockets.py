@@ -98,13 +98,13 @@ def refuse_new(listener: socket.socket) -> None:
         listener.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, filters)
 
 
-def pending(listener: socket.socket) -> Iterator[socket.socket]:
-    """Yield the connections that the kernel holds for `listener`."""
+def pending(listener: socket.socket) -> Iterator[tuple[socket.socket, str]]:
+    """Yield the connections that the kernel holds for `listener`, each with its peer's address, "" for a unix one."""
     with contextlib.suppress(OSError):
         while True:
-            connection, _ = listener.accept()
+            connection, name = listener.accept()
             connection.setblocking(False)
-            yield connection
+            yield connection, name[0] if isinstance(name, tuple) else ""
 
 
 def unlink(listener: socket.socket) -> None:

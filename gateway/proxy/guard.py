@@ -80,15 +80,22 @@ class Guard(Framing):
         self._untaken = 0
         self._stalled_at = 0.0
         self._half_closed = False
+        self._entered = False
 
     # The connection
+
+    def enter(self, peer: str) -> bool:
+        """Count it in before it is made, as under TLS; `peer` is "" on a unix socket. False if there are too many."""
+        self._entered = True
+        self.peer = peer or self.peer
+        return self.post.enter(self.peer)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # narrowed as by uvicorn
         """Take a connection, unless its address has enough of them."""
         super().connection_made(transport)
-        if self.client is not None and self.client[0]:
+        if self.client is not None and self.client[0] and not self._entered:
             self.peer = self.client[0]
-        if self.post.enter(self.peer):
+        if self._entered or self.post.enter(self.peer):
             self._within(self.post.limits.header_timeout_us)
         else:
             self.post.turned_away(self.peer)

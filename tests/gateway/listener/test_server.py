@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import resource
 import shutil
+import socket
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from gateway.errors import GatewayError
-from gateway.listener import tls
+from gateway.listener import handshakes, tls
 from gateway.listener.tls import Certificate
 from tests.gateway.proxy.certificates import Authority
 from tests.gateway.proxy.house import A
@@ -94,6 +97,75 @@ async def test_handshake_has_its_time(tmp_path: Path, origin: Origin, authority:
     async with wired(tmp_path, origin, certificate=certificate, handshake_us=300_000) as gateway:
         caller = await Caller.connect(gateway.address)
         await caller.until_closed(2)
+
+
+@on_both_loops
+async def test_handshake_counts_for_its_address(tmp_path: Path, origin: Origin, authority: Authority) -> None:
+    """From its start to its end, however that comes: one more is closed unanswered and counted, another one is not."""
+    path = authority.issue("localhost")
+    most = {"max_connections_per_address": 3}
+    async with wired(tmp_path, origin, certificate=Certificate(path, path), limits=most) as gateway:
+        here = gateway.door.post.connections
+        silent = [await Caller.connect(gateway.address) for _ in range(2)]
+        async with await Caller.connect(gateway.address, tls=trusting(authority), name="localhost") as third:
+            await until(lambda: here == {"127.0.0.1": 3})
+            assert gateway.server.held == 3
+            late = await Caller.connect(gateway.address)
+            await late.until_closed(2)
+            assert late.raw == b""
+            assert gateway.rejections[-1][1] == "too-many-connections"
+            async with await Caller.connect(gateway.address, source="127.0.0.2") as other:
+                await until(lambda: "127.0.0.2" in here)
+                other.reset()
+            await third.send(GOOD)
+            assert (await third.response()).status == 200
+        await silent[0].send(b"GET / HTTP/1.1\r\n\r\n")
+        await silent[0].until_closed(2)
+        silent[1].reset()
+        await until(lambda: here == {}, 3)
+        async with await Caller.connect(gateway.address, tls=trusting(authority), name="localhost") as again:
+            await again.send(GOOD)
+            assert (await again.response()).status == 200
+
+
+@on_both_loops
+async def test_handshake_is_broken_off_by_a_stop(tmp_path: Path, origin: Origin, authority: Authority) -> None:
+    """The drain waits for it no longer than for a request."""
+    path = authority.issue("localhost")
+    async with wired(tmp_path, origin, certificate=Certificate(path, path)) as gateway:
+        silent = await Caller.connect(gateway.address)
+        await until(lambda: gateway.server.held == 1)
+        gateway.server.should_exit = True
+        await silent.until_closed(5)
+        await until(lambda: gateway.door.post.connections == {})
+
+
+@on_both_loops
+async def test_accepting_rests_when_files_run_out(
+    tmp_path: Path, origin: Origin, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And goes on afterwards: whoever waited is served."""
+    monkeypatch.setattr(handshakes, "_REST_SECONDS", 0.2)
+    path = authority.issue("localhost")
+    async with wired(tmp_path, origin, certificate=Certificate(path, path)) as gateway:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        client = socket.socket()
+        try:
+            # Descriptors are given lowest first: none is left below the bound.
+            resource.setrlimit(resource.RLIMIT_NOFILE, (client.fileno() + 1, hard))
+            held = []
+            with contextlib.suppress(OSError):
+                while True:
+                    held.append(socket.socket())
+            client.connect(("127.0.0.1", int(gateway.address.rpartition(":")[2])))
+            await asyncio.sleep(0.05)
+            assert gateway.server.held == 0
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            for one in held:
+                one.close()
+        await until(lambda: gateway.server.held == 1, 2)
+        client.close()
 
 
 def put(source: Path, place: Path) -> None:
