@@ -85,8 +85,10 @@ class Reloader:
         self._patterns: list[str] = []
         self._looks = self._look()
         self._faults: tuple[Fault, ...] = ()
+        self._ok: bool | None = None
         self._watch: asyncio.Task[None] | None = None
         gateway.health.sources.append(self.warnings)
+        gateway.telemetry.gauges.config_last_reload_ok = lambda: self._ok
 
     def start(self) -> None:
         """Watch the files."""
@@ -118,11 +120,11 @@ class Reloader:
             try:
                 warnings = self._go(load(source.path, source.environ))
             except ConfigError as error:
-                self._faults = error.faults
+                self._ok, self._faults = False, error.faults
                 for fault in error.faults:
                     _LOG.error("not reloaded: %s: %s", source.path, fault)
                 raise
-            self._faults = ()
+            self._ok, self._faults = True, ()
             for warning in warnings:
                 _LOG.warning("reloaded: %s: %s", source.path, warning)
             _LOG.warning("reloaded %s", source.path)

@@ -53,6 +53,9 @@ CATALOG: Mapping[str, Family] = {
     "evenhand_starved_keys": Family("gauge", (), "Sized keys refused on three of the last seven days."),
     "evenhand_jwks_age_seconds": Family("gauge", ("issuer",), "Age of the key set in use."),
     "evenhand_canary_ok": Family("gauge", ("check",), "1 while the canary finds what it expects."),
+    "evenhand_config_last_reload_ok": Family(
+        "gauge", (), "1 if the last reload was taken over, 0 if it was refused; absent before the first."
+    ),
     "evenhand_policy_mode": Family("gauge", ("policy", "mode"), "1 for the mode a named policy is in."),
     "evenhand_posture_decisions_total": Family(
         "counter", ("posture", "outcome"), "Requests decided by a posture, without the store."

@@ -105,3 +105,5 @@ class Gauges:
     starved_keys: Callable[[], int] | None = None
     jwks_age_seconds: Callable[[], Mapping[str, float]] | None = None
     canary_ok: Callable[[], Mapping[str, bool]] | None = None
+    #: None before the first reload.
+    config_last_reload_ok: Callable[[], bool | None] | None = None

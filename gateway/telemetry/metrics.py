@@ -157,6 +157,7 @@ class Metrics(Collector):
             "evenhand_starved_keys": _single(gauges.starved_keys),
             "evenhand_jwks_age_seconds": _labelled(gauges.jwks_age_seconds),
             "evenhand_canary_ok": _labelled(gauges.canary_ok),
+            "evenhand_config_last_reload_ok": _single(gauges.config_last_reload_ok),
         }
 
 

@@ -55,6 +55,12 @@ def reload(gateway: Gateway) -> tuple[int, dict[str, Any]]:
         connection.close()
 
 
+def last_reload(gateway: Gateway) -> list[float]:
+    """Return what is measured of the last reload: nothing before the first."""
+    lines = gateway.ask("/metrics").body.decode().splitlines()
+    return [float(line.split()[1]) for line in lines if line.startswith("evenhand_config_last_reload_ok ")]
+
+
 async def test_the_api_reloads(tmp_path: Path, up: Origin) -> None:
     """Tenants come and go, quotas change, at once; a removed PAT is good for nothing."""
     with running(tmp_path, up, {"tenants": [tenant("a"), tenant("b")]}) as gateway:
@@ -94,6 +100,7 @@ async def test_case_49_a_blank_record_takes_nothing_down(tmp_path: Path, up: Ori
     with running(tmp_path, up, {"tenants": [tenant("a")]}) as gateway:
         good = gateway.file.read_text(encoding="utf-8")
         pid = gateway.pid
+        assert last_reload(gateway) == []
         for text, place in BAD:
             gateway.file.write_text(text + ("" if not text or "include" not in text else good), encoding="utf-8")
             code, members = reload(gateway)
@@ -104,6 +111,7 @@ async def test_case_49_a_blank_record_takes_nothing_down(tmp_path: Path, up: Ori
                 members,
             )
             assert "not reloaded" in gateway.stderr
+            assert last_reload(gateway) == [0]
             assert await status(gateway, "a") == 200
             assert any("stays in force" in warning for warning in gateway.ask("/readyz").json()["warnings"])
         gateway.file.unlink()
@@ -111,6 +119,7 @@ async def test_case_49_a_blank_record_takes_nothing_down(tmp_path: Path, up: Ori
         gateway.file.write_text(good, encoding="utf-8")
         assert reload(gateway)[0] == 200
         assert gateway.ask("/readyz").json()["warnings"] == []
+        assert last_reload(gateway) == [1]
         assert gateway.pid == pid
 
 

@@ -42,6 +42,7 @@ evenhand_overflow_requests_total
 evenhand_starved_keys
 evenhand_jwks_age_seconds{issuer}
 evenhand_canary_ok{check}
+evenhand_config_last_reload_ok
 evenhand_policy_mode{policy,mode}
 evenhand_posture_decisions_total{posture,outcome}
 evenhand_class_raise_attempts_total{tenant}
@@ -101,6 +102,7 @@ def full(folder: Path) -> Telemetry:
     gauges.connections, gauges.in_flight = lambda: {"caller": 4, "upstream": 2}, lambda: 1
     gauges.keys, gauges.overflow_requests, gauges.starved_keys = lambda: 7, lambda: 0, lambda: 0
     gauges.jwks_age_seconds, gauges.canary_ok = lambda: {"https://id.example.com": 12.0}, lambda: {"refuse": True}
+    gauges.config_last_reload_ok = lambda: False
     for number in range(25):
         event = Event("acme", Outcome.SERVED if number else Outcome.REFUSED, "" if number else "key", shadow=("login",))
         decision = event.decision()
