@@ -57,6 +57,31 @@ def test_the_same_night_spares_everybody_or_only_the_backfill() -> None:
     assert "backstop " in text
 
 
+#: The demo with a quota of the backfill above the backstop, which `gateway.demo.tenants` takes from a constant.
+WIDE = """
+import sys
+from gateway.demo import show, tenants
+tenants._BACKFILL_PART = 1.5
+sys.exit(show.show(6, "evenhand"))
+"""
+
+
+def test_a_quota_above_the_backstop_spares_everybody_too() -> None:
+    """Where no key bucket holds the backfill its share does, and the gateway's own figures say the same."""
+    ended = subprocess.run([sys.executable, "-c", WIDE], capture_output=True, text=True, timeout=60, check=False)
+    text = ended.stdout
+    assert ended.returncode == 0, text + ended.stderr
+    found = SENTENCE.search(text)
+    assert found is not None, text
+    assert float(found[4]) >= 95, "light tenants, of their calls"
+    table = text[text.index("the end") :]
+    rows = re.findall(r"^(\w+) .* ([\d.]+) % *$", table, re.MULTILINE)
+    light = [float(in_profile) for tenant, in_profile in rows if tenant != "backfill"]
+    assert len(light) == 12
+    assert min(light) >= 90, "in profile, as /api/fairness has it"
+    assert re.search(r"^backfill .* share [\d,.]+", table, re.MULTILINE), "held to its share"
+
+
 @pytest.mark.parametrize("number", (signal.SIGINT, signal.SIGTERM))
 def test_it_ends_early_with_the_same_figures_and_leaves_nobody_behind(number: signal.Signals) -> None:
     """Ctrl-C is a way to end it, not an error; output comes at once and every second."""
