@@ -28,7 +28,8 @@ Rules
    one leaves it `floor` of the share's rate while it was refused within the last second. Class never looks across
    tenants.
 5. A class with a ceiling is shared within it by the same rules: the ceiling is a backstop of its own.
-6. No call takes longer than 0.5 ms. State is bounded: one member per listed tenant, `max_unlisted` others, idle ones
+6. A `backstop` refusal is `over` if what the tenant asked for of late, refused or not, exceeds its share and one burst.
+7. No call takes longer than 0.5 ms. State is bounded: one member per listed tenant, `max_unlisted` others, idle ones
    dropped.
 """
 
