@@ -10,7 +10,8 @@ Rules
    body written in full and out of our buffer, not one byte beyond the response.
 3. A body without length or chunked coding ends where the peer says so (FIN, or close_notify under TLS: RFC 9112
    section 9.8). Every other end of a connection inside a response is a broken response.
-4. A connection closes by abort: everything worth reading has been read. close_notify would protect the reader of a
+4. The final head has one deadline from the request's last octet that moved on; interim heads do not put it off.
+5. A connection closes by abort: everything worth reading has been read. close_notify would protect the reader of a
    request from truncation, and no request ends by it.
 """
 
@@ -186,12 +187,8 @@ class Connection(asyncio.Protocol):
             self._finish(call, response)
         elif response.fault:
             self.fail(FailureKind.PROTOCOL, response.fault)
-        elif response.status:
-            if not call.paused:
-                self._arm(self._home.idle_timeout)
-        elif response.interim:
-            response.interim = False
-            self._arm(call.first_byte)
+        elif response.status and not call.paused:
+            self._arm(self._home.idle_timeout)
 
     def eof_received(self) -> None:
         """Close, as the peer did. `connection_lost` follows at once, whatever is left in our write buffer."""

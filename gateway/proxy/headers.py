@@ -83,6 +83,12 @@ def _nominated(connection: bytes) -> frozenset[bytes]:
     return frozenset(name.strip(b" \t").lower().replace(b"_", b"-") for name in connection.split(b","))
 
 
+def _nominated_in(headers: Headers) -> frozenset[bytes]:
+    """Return what the Connection fields of a response name; names are in lower case."""
+    values = [value for name, value in headers if name == b"connection"]
+    return _nominated(b",".join(values)) if values else frozenset()
+
+
 def _without(headers: Headers, drop: frozenset[bytes]) -> Headers:
     return [
         field
@@ -157,8 +163,9 @@ class ResponseFields:
         self._via = b"1.1 " + pseudonym
 
     def interim(self, headers: Headers) -> Headers:
-        """Return the end-to-end fields of a 1xx response, which carries no Date or Via of its own."""
-        return _without([(name.lower(), value) for name, value in headers], _RESPONSE_DROP)
+        """Return the end-to-end fields of a 1xx response, which carries no Date or Via of its own, and no framing."""
+        lowered = [(name.lower(), value) for name, value in headers]
+        return _without(lowered, _RESPONSE_DROP | _FRAMING | _nominated_in(lowered))
 
     def write(self, status: int, headers: Headers) -> Headers:
         """Return the end-to-end fields of a response, names in lower case.
@@ -167,9 +174,9 @@ class ResponseFields:
         """
         drop = _RESPONSE_DROP if self._dates else _STAMPED_DROP
         lowered = [(name.lower(), value) for name, value in headers]
-        nominated = [value for name, value in lowered if name == b"connection"]
+        nominated = _nominated_in(lowered)
         if nominated:
-            drop |= _nominated(b",".join(nominated)) - _FRAMING
+            drop |= nominated - _FRAMING
         if status == 204:
             drop |= {b"content-length"}
         relayed = _without(lowered, drop)

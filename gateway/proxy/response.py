@@ -5,7 +5,9 @@ Rules
 2. After `fault`, `complete` or `mute` the receiver is told nothing more; what still comes only costs the connection.
 3. Nothing is guessed: what two parsers could read differently (RFC 9112 section 6.3) is a fault, whatever llhttp
    makes of it. Only its strict mode is used.
-4. The parser copies every slice of a body, so it is left out as soon as the rest of a body needs no parsing.
+4. An interim response is a head (RFC 9110 section 15.2): framing or a body octet in it is a fault. Between two heads
+   there is nothing, or the caller would read it as a response that nobody gave.
+5. The parser copies every slice of a body, so it is left out as soon as the rest of a body needs no parsing.
 """
 
 from __future__ import annotations
@@ -16,12 +18,14 @@ import httptools
 
 from gateway.proxy.call import Headers, Receiver
 
-__all__ = ["HEADERS_LIMIT", "HEAD_LIMIT", "Response"]
+__all__ = ["HEADERS_LIMIT", "HEAD_LIMIT", "INTERIM_LIMIT", "Response"]
 
 #: Octets of a response head, of trailers, of chunk extensions in a row. Envoy allows 60 KiB, HAProxy 16, nginx 4 or 8.
 HEAD_LIMIT = 64 * 1024
 #: Fields of a response head; the same in Envoy and in http.client.
 HEADERS_LIMIT = 100
+#: Interim responses in front of one response. Go took 5; telling of progress (102) needs more.
+INTERIM_LIMIT = 32
 
 _PARSING = -1
 _UNTIL_CLOSE = sys.maxsize
@@ -32,13 +36,13 @@ class Response:
     """What is known of a response so far.
 
     `status` is 0 until the final head; `complete` by framing; `keep` whether the connection may carry another call
-    after it; `interim` that a 1xx head came since it was last set to false; `fault` a sentence, or empty.
+    after it; `fault` a sentence, or empty.
     """
 
     __deletable__ = ("_parser",)  # compiled classes keep attributes otherwise
     __slots__ = (
-        "_chunked", "_headers", "_left", "_length", "_parser", "_quiet", "_receiver", "_seen", "_without_body",
-        "complete", "fault", "interim", "keep", "status",
+        "_chunked", "_headers", "_interims", "_left", "_length", "_parser", "_quiet", "_receiver", "_seen",
+        "_without_body", "complete", "fault", "keep", "status",
     )  # fmt: skip
 
     def __init__(self, receiver: Receiver, method: bytes) -> None:
@@ -46,10 +50,10 @@ class Response:
         self._without_body = method == b"HEAD"
         self._parser = httptools.HttpResponseParser(self)
         self._left = _PARSING
-        self._quiet = self._seen = self.status = 0
+        self._quiet = self._seen = self._interims = self.status = 0
         self._length = -1
         self._headers: Headers = []
-        self.complete = self.keep = self.interim = self._chunked = False
+        self.complete = self.keep = self._chunked = False
         self.fault = ""
 
     @property
@@ -109,7 +113,7 @@ class Response:
             return
         self._quiet = 0
         if status < 200:
-            self.interim = True
+            self._interims += 1
             receiver.on_interim(status, headers)
             return
         self.status = status
@@ -125,6 +129,8 @@ class Response:
         self._seen += len(chunk)
         if self.complete:
             self.keep = False
+        elif not self.status:
+            self._fail("the upstream's interim response has a body")
         elif self._receiver is not None:
             self._receiver.on_data(chunk)
 
@@ -151,6 +157,11 @@ class Response:
             return "the upstream switched protocols unasked"
         if len(headers) > HEADERS_LIMIT or (self._quiet > HEAD_LIMIT and _size(headers) > HEAD_LIMIT):
             return "the upstream's response head is too large"
+        if status < 200:
+            if coding is not None or self._length >= 0:
+                return "the upstream's interim response has a body"
+            if self._interims >= INTERIM_LIMIT:
+                return "the upstream sent too many interim responses"
         if coding is not None and (coding != b"chunked" or version == "1.0"):
             return "the upstream's response has a transfer coding other than chunked"
         return ""

@@ -77,7 +77,9 @@ class Writer:
         self._transport.write(b"".join(parts))
 
     def data(self, chunk: bytes) -> None:
-        """Write the next octets of the body."""
+        """Write the next octets of the body. RuntimeError before its head: they would be read as one."""
+        if not self.started:
+            raise RuntimeError("a body was written in front of its head")
         if self._bodiless:
             return
         if self._chunked:

@@ -209,12 +209,12 @@ def test_legacy_fields_have_one_value(tmp_path: Path) -> None:
 
 
 def test_interim_responses(house: House) -> None:
-    """Early hints pass, without hop-by-hop fields; a 100 was between us and the upstream."""
+    """Early hints pass, without hop-by-hop fields and framing; a 100 was between us and the upstream."""
     _, told = house.begin(head("/"))
     receiver = house.call.receiver
     receiver.on_interim(100, [])
-    receiver.on_interim(103, [(b"Link", b"</a.css>"), (b"Connection", b"x")])
-    assert told.interims == [(103, [(b"link", b"</a.css>")])]
+    receiver.on_interim(103, [(b"Link", b"</a>"), (b"Connection", b"X-A"), (b"x_a", b"1"), (b"Content_Length", b"3")])
+    assert told.interims == [(103, [(b"link", b"</a>")])]
     house.call.respond()
     assert told.status == 200
 

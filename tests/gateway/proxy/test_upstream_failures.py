@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gateway.proxy.failure import Failure, FailureKind
+from gateway.proxy.response import INTERIM_LIMIT
 from tests.gateway.proxy.reach import Told, ask, get, on_both_loops, reaching, sent, until
 from tests.wire.origin import serving
 from tests.wire.script import HANG, Answer, Ending
@@ -90,6 +91,37 @@ async def test_first_byte_timeout(interim: tuple[tuple[int, tuple[()]], ...]) ->
                 assert (told.kind, told.failure.status, told.sent) == ("first_byte_timeout", 504, 1)
             assert (await get(upstream, first_byte_timeout_us=50_000)).kind == "first_byte_timeout"
         assert len(origin.connections) == 3
+
+
+@on_both_loops
+async def test_interim_responses_do_not_buy_time() -> None:
+    """The final head has one deadline, however often the upstream says that it is still there."""
+    heads = 30
+
+    async def procrastinate(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        for _ in range(heads):
+            writer.write(b"HTTP/1.1 102 Processing\r\n\r\n")
+            await asyncio.sleep(0.03)
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(procrastinate, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with reaching(f"http://127.0.0.1:{port}", first_byte_timeout="200ms") as upstream:
+            told = await get(upstream)
+            assert told.kind == "first_byte_timeout"
+            assert 0 < len(told.interim) < heads
+
+
+@on_both_loops
+async def test_interim_responses_are_bounded() -> None:
+    """No upstream floods a caller with heads that are no answer."""
+    with serving() as origin:
+        origin.on("/", Answer(raw=b"HTTP/1.1 103 Early Hints\r\n\r\n" * 1000, ending="hang"))
+        async with reaching(origin) as upstream:
+            told = await get(upstream)
+            assert (told.kind, len(told.interim)) == ("protocol", INTERIM_LIMIT)
 
 
 @on_both_loops

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.proxy.failure import Failure
-from gateway.proxy.response import HEAD_LIMIT, HEADERS_LIMIT, Response
+from gateway.proxy.response import HEAD_LIMIT, HEADERS_LIMIT, INTERIM_LIMIT, Response
 
 _Event = tuple[object, ...]
 
@@ -15,6 +15,8 @@ _RESPONSES = (
     b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\nX-A: b\r\n\r\nhello world",
     b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n6;x=y\r\n world\r\n0\r\nTrailer: t\r\n\r\n",
     b"HTTP/1.1 100 A\r\nContent-Length: 3\r\n\r\nHTTP/1.1 103 B\r\n\r\nHTTP/1.1 404 \r\nContent-Length: 2\r\n\r\nno",
+    b"HTTP/1.1 102 \r\n\r\nHTTP/1.1 103 B\r\nLink: x\r\n\r\nHTTP/1.1 404 \r\nContent-Length: 2\r\n\r\nno",
+    b"HTTP/1.1 103 A\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\nHTTP/1.1 204 \r\n\r\n",
     b"HTTP/1.1 204 No Content\r\nX-A: b\r\n\r\n",
     b"HTTP/1.1 304 Not Modified\r\nContent-Length: 1234\r\n\r\n",
     b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 3\r\n\r\nabc",
@@ -189,6 +191,38 @@ def test_trailers_and_chunk_extensions_are_bounded(octets: bytes) -> None:
     """An upstream that sends no body in a chunked response does not fill our memory."""
     pieces = [octets[start : start + 1000] for start in range(0, len(octets), 1000)]
     assert _read(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", *pieces, b"v" * 1000)[0].fault
+
+
+_FRAMINGS = (b"Content-Length: %d\r\n", b"Content-Length: 0\r\n", b"Transfer-Encoding: chunked\r\n")
+
+
+@pytest.mark.parametrize("status", (100, 102, 103, 104, 150, 199))
+@pytest.mark.parametrize("framing", (*_FRAMINGS, b""))
+def test_an_interim_response_has_no_body(status: int, framing: bytes) -> None:
+    """RFC 9110 section 15.2: octets between two heads would reach the caller as a response that nobody gave."""
+    forged = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"
+    framing = framing % len(forged) if b"%" in framing else framing
+    body = forged if framing else b"Z" * 9
+    if b"chunked" in framing:
+        body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(forged), forged)
+    interim = b"HTTP/1.1 %d X\r\n%b\r\n" % (status, framing)
+    octets = interim + body + b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nreal"
+    for pieces in ([octets], [interim, octets[len(interim) :]], [octets[at : at + 1] for at in range(len(octets))]):
+        response, listener = _read(*pieces)
+        assert response.fault
+        assert (response.status, listener.body) == (0, b"")
+        assert listener.events == ([] if framing else [("interim", status, ())])
+
+
+def test_interim_responses_are_counted() -> None:
+    """However many there are in a read; one beyond the bound is a fault."""
+    one, last = b"HTTP/1.1 103 X\r\n\r\n", b"HTTP/1.1 204 \r\n\r\n"
+    response, listener = _read(one * INTERIM_LIMIT + last)
+    assert (response.complete, len(listener.events)) == (True, INTERIM_LIMIT + 1)
+    for pieces in ([one * 1000], [one] * 1000):
+        response, listener = _read(*pieces)
+        assert response.fault == "the upstream sent too many interim responses"
+        assert len(listener.events) == INTERIM_LIMIT
 
 
 def test_what_a_receiver_raises_comes_out() -> None:

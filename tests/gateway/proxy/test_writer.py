@@ -97,8 +97,8 @@ def test_body_of_a_head_is_dropped() -> None:
     assert written(304, None, b"ok")[0].endswith(b"\r\n\r\n")
 
 
-def test_interim_responses_come_before_and_not_to_the_old() -> None:
-    """RFC 9110 section 15.2; once the response has begun it is too late."""
+def test_interim_responses_come_before() -> None:
+    """Once the response has begun it is too late."""
     one, wire = writer()
     one.interim(103, [(b"link", b"</a>")])
     assert wire.sent == b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n"
@@ -106,6 +106,20 @@ def test_interim_responses_come_before_and_not_to_the_old() -> None:
     before = wire.sent
     one.interim(103, [])
     assert wire.sent == before
+
+
+def test_nothing_is_written_in_front_of_a_head() -> None:
+    """Whatever comes first on a connection is read as a head, so a body never does."""
+    one, wire = writer()
+    one.interim(103, [])
+    before = wire.sent
+    with pytest.raises(RuntimeError):
+        one.data(b"HTTP/1.1 200 OK\r\n\r\n")
+    assert wire.sent == before
+
+
+def test_interim_responses_are_not_for_the_old() -> None:
+    """RFC 9110 section 15.2."""
     old, wire = writer(old=True)
     old.interim(100, [])
     assert wire.sent == b""
