@@ -1,7 +1,8 @@
 """Stored series in the admin API: `?from=&to=` of fairness and of one tenant.
 
 Rules
-1. Instants are RFC 3339, `to` is now if left out; a span is at most 90 days and begins before it ends, else 400.
+1. Instants are RFC 3339, `to` is now if left out and at most a day ahead of it; a span is at most 90 days and begins
+   before it ends, else 400.
 2. The span that the figures are true of stands in the answer: it is rounded outwards to what is kept.
 3. Where the last crash lost something of the span, that is said.
 4. Without a history that can be read: 503, never other figures.
@@ -27,6 +28,9 @@ from policies.request import Class
 from policies.units import SECOND
 
 __all__ = ["Stored"]
+
+#: Clocks differ; whoever asks a little ahead is not refused.
+_AHEAD = 86_400
 
 Members = dict[str, object]
 
@@ -98,6 +102,8 @@ class Stored:
         query = request.query_params
         end = _read("to", query["to"]) if "to" in query else now
         start = _read("from", query["from"]) if "from" in query else end - 3600
+        if end > now + _AHEAD:
+            raise HTTPException(400, "to is at most a day ahead of now: nothing is counted before it happens.")
         if start >= end:
             raise HTTPException(400, "from is before to.")
         if now - start > (DAYS + 1) * 86_400:
@@ -109,9 +115,9 @@ def _read(name: str, text: str) -> int:
     try:
         # A plus sign in a query is a blank; an offset written without care still means what it says.
         instant = datetime.fromisoformat(text.strip().replace(" ", "+") if "T" in text else text)
-    except ValueError:
+        return int((instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp())
+    except (ValueError, OverflowError):  # the latter where an offset leads out of the calendar
         raise HTTPException(400, f"{name} is an instant by RFC 3339, such as 2026-04-01T02:20:00Z.") from None
-    return int((instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp())
 
 
 def _instant(seconds: int) -> str:
