@@ -25,10 +25,10 @@ import threading
 from typing import TYPE_CHECKING
 
 import uvloop
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gateway.app import Gateway, compose
 from gateway.listener.early import early
+from gateway.listener.plain import Plain
 from gateway.listener.server import Listener, configured
 from gateway.listener.sockets import bind, name_of, unlink
 from gateway.listener.system import log_to, notify, quiet_collector, raise_file_limit
@@ -58,7 +58,7 @@ class _AdminThread(threading.Thread):
 
     def __init__(self, app: ASGIApp, listener: socket.socket) -> None:
         super().__init__(name="evenhand-admin", daemon=True)
-        self._server = Listener(configured(app, HttpToolsProtocol), drain_us=SECOND)
+        self._server = Listener(configured(app, Plain), drain_us=SECOND)
         self._socket = listener
 
     def run(self) -> None:
