@@ -72,7 +72,7 @@ class ServerSection(Table):
     max_headers: Annotated[int, count(1, 10_000)] = option(100, doc="Most fields in a request head")
     max_body_bytes: Annotated[int, size(0)] = option("64MiB", doc="Longest request body")
     max_connections_per_address: Annotated[int, count(1, 1_000_000)] = option(
-        2000, doc="Most open connections of one address; trusted proxies excepted"
+        2000, doc="Most open connections of one address, TLS handshakes included; trusted proxies excepted"
     )
     header_timeout: Wait = option("10s", doc="For a whole request head to arrive")
     body_timeout: Wait = option("30s", doc="To each further 16 KiB of a request body, or its end")

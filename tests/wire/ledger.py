@@ -101,10 +101,12 @@ class Ledger:
         rows: dict[str, Counter[str]] = {}
         rejected = 0
         for line in self._lines():
-            if line["outcome"] == "rejected":
-                rejected += 1
-            else:
-                rows.setdefault(line["tenant"], Counter()).update([line["outcome"], "offered"])
+            # A request has a line of its own, or is one of those that a line counts.
+            count = {"request": 1, "counted": line.get("omitted", 0)}.get(line["event"], 0)
+            if line.get("outcome") == "rejected":
+                rejected += count
+            elif count:
+                rows.setdefault(line["tenant"], Counter()).update({line["outcome"]: count, "offered": count})
         self._check_tenants(rows)
         assert rejected == self._rejected
         for tenant, row in rows.items():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import signal
 import subprocess
@@ -103,11 +105,46 @@ def test_failed_start_leaves_no_socket(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_port_that_the_system_chose_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("log", ["stderr", "off"])
+@pytest.mark.parametrize("way", ["2>&-", "0<&- 1>&- 2>&-", "2>&1 | true", "2>/dev/full"])
+async def test_it_serves_though_nobody_hears_it(tmp_path: Path, way: str, log: str) -> None:
+    """Stderr closed, its reader gone, its disk full: callers are served, a bad reload is refused, the end is 0."""
+    with serving() as up:
+        config = {**CONFIG, "telemetry": {"decision_log": log, "admit_sample": 1.0}}
+        gateway = Gateway(tmp_path, up.address, config)
+        serve = f"{sys.executable} -m gateway serve -c {gateway.file}"
+        script = f"( {serve}; echo $? >{tmp_path}/code ) {way}" if "|" in way else f"{serve} {way}; echo $? >code"
+        with subprocess.Popen(
+            ["/bin/sh", "-c", script], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}
+        ) as shell:
+            await until(lambda: _answers(gateway), "it serves", 10)
+            async with await Caller.connect(gateway.address) as caller:
+                await caller.send(request(token=token("a")))
+                assert (await caller.response()).status == 200
+            assert gateway.ask("/api/reload", "POST").status == 200
+            gateway.file.write_text("bad", encoding="utf-8")
+            assert gateway.ask("/api/reload", "POST").status == 409
+            assert gateway.ask("/api/pause", "POST", b"{}").status == 400
+            for child in psutil.Process(shell.pid).children(recursive=True):
+                if "serve" in child.cmdline():
+                    child.send_signal(signal.SIGTERM)
+            await until(lambda: (tmp_path / "code").exists(), "it ends", 10)
+            shell.wait(5)
+        assert (tmp_path / "code").read_text(encoding="ascii").strip() == "0"
+
+
+def _answers(gateway: Gateway) -> bool:
+    with contextlib.suppress(OSError):
+        return gateway.ask("/livez").status == 200
+    return False
+
+
+async def test_port_that_the_system_chose_is_named(tmp_path: Path) -> None:
     """Port 0 is any free one, and whoever started it must learn which."""
     gateway = Gateway(tmp_path, "http://127.0.0.1:9", {**CONFIG, "server": {"listen": "127.0.0.1:0"}})
     gateway.start()
     try:
+        await until(lambda: "serving on" in gateway.stderr, "it says so")
         found = re.search(r"serving on (127\.0\.0\.1):(\d+), admin on (\S+)", gateway.stderr)
         assert found is not None
         assert found[3] == gateway.admin
