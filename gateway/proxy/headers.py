@@ -54,22 +54,40 @@ _MANAGED = frozenset(
         b"x-request-id",
     }
 )
-# Said by an edge about a caller; from anybody else they are the caller's own words about itself.
+# What a gateway of the CGI kind would take for its own HTTP_PROXY; no field of HTTP has this name (CVE-2016-5385).
+_POISON = frozenset({b"proxy"})
+# Said by an edge about a caller or its target; from anybody else they are the caller's own words about itself.
 _EDGE = frozenset(
     {
+        b"cf-connecting-ip",
+        b"fastly-client-ip",
         b"forwarded",
+        b"true-client-ip",
+        b"x-client-ip",
+        b"x-cluster-client-ip",
+        b"x-envoy-external-address",
+        b"x-envoy-original-path",
+        b"x-forwarded-client-cert",
+        b"x-forwarded-email",
+        b"x-forwarded-groups",
+        b"x-forwarded-method",
+        b"x-forwarded-path",
         b"x-forwarded-port",
         b"x-forwarded-prefix",
         b"x-forwarded-scheme",
         b"x-forwarded-server",
         b"x-forwarded-ssl",
+        b"x-forwarded-uri",
         b"x-forwarded-user",
+        b"x-original-url",
         b"x-real-ip",
+        b"x-rewrite-url",
     }
 )
 _TRACE = frozenset({b"traceparent", b"tracestate"})
-#: What no response carries on: this hop's own fields; and those that a server in front of us writes itself.
-_RESPONSE_DROP = _HOP | {b"evenhand-refused"}
+#: What no response carries on: this hop's own fields, and a second length in disguise (rule 3); and those that a server
+#: in front of us writes itself.
+_RESPONSE_DROP = _HOP | {b"content_length", b"evenhand-refused"}
 _STAMPED_DROP = _RESPONSE_DROP | {b"date", b"server"}
 
 # No Connection field may take away what tells where the message ends.
@@ -106,7 +124,7 @@ class RequestFields:
     __slots__ = ("_drop", "_pseudonym")
 
     def __init__(self, upstream: UpstreamSection, pseudonym: bytes) -> None:
-        always = _HOP | _OURS | _MANAGED | (frozenset() if upstream.trace_headers else _TRACE)
+        always = _HOP | _OURS | _POISON | _MANAGED | (frozenset() if upstream.trace_headers else _TRACE)
         credentials = frozenset() if upstream.forward_credential else CREDENTIAL_FIELDS
         # Indexed by whether a credential was consumed, then by whether the peer is trusted.
         self._drop = tuple((always | used | _EDGE, always | used) for used in (frozenset(), credentials))

@@ -183,6 +183,31 @@ def test_anybody_else_is_not(house: House) -> None:
     assert call.field("x-forwarded-proto") == b"http"
 
 
+EDGE = [
+    "forwarded", "true-client-ip", "cf-connecting-ip", "x-client-ip", "x-real-ip", "x-original-url", "x-rewrite-url",
+    "x-forwarded-uri", "x-forwarded-client-cert",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EDGE)
+@pytest.mark.parametrize("fold", [False, True])
+def test_words_of_an_edge(house: House, name: str, fold: bool) -> None:
+    """Who a caller is, and what it asked for, is believed of a trusted peer only; in either spelling."""
+    field = (name.replace("-", "_" if fold else "-").encode(), b"/admin")
+    for peer, passes in (("10.0.0.1", True), ("192.0.2.7", False)):
+        request = head("/", peer=peer)
+        request.headers.append(field)
+        house.begin(request)
+        assert (field in house.call.headers) is passes
+
+
+@pytest.mark.parametrize("peer", ["10.0.0.1", "192.0.2.7"])
+def test_a_proxy_field_is_never_forwarded(house: House, peer: str) -> None:
+    """A CGI program would take it for HTTP_PROXY, and send its own calls there (CVE-2016-5385)."""
+    house.begin(head("/", peer=peer, proxy="http://192.0.2.66:3128", x_proxy="kept"))
+    assert names(house.call) == ["x-proxy", *MANAGED]
+
+
 def test_a_proto_that_is_none_and_a_unix_peer(house: House) -> None:
     """Nonsense from an edge is replaced by what we saw; a socket file has no address to append."""
     house.begin(head("/", peer="unix", x_forwarded_proto="gopher", x_forwarded_for="203.0.113.9"))
@@ -254,6 +279,8 @@ def test_hop_by_hop_fields_of_a_response(house: House) -> None:
             (b"Transfer-Encoding", b"chunked"),
             (b"Evenhand-Refused", b"key"),
             (b"Evenhand_Refused", b"key"),
+            (b"Content_Length", b"9"),
+            (b"Transfer_Encoding", b"chunked"),
             (b"Content-Length", b"2"),
             (b"Via", b"1.1 cache"),
         ],
