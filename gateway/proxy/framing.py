@@ -14,6 +14,9 @@ Rules
 3. `max_header_bytes` and `max_headers` hold while a head is being received, not once it is complete; so does the bound
    on what stands beside a body (chunk sizes, extensions, trailers).
 4. After the first fault nothing more is read as HTTP.
+5. One connection works off no more than about `WORK` at a time, however much it has sent; then others have their turn.
+   Octets of a body that came together go on together, whatever chunks they came in, and chunks that are far too small
+   are refused.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ from gateway.proxy.address import UNIX
 from gateway.proxy.parse import Head
 from gateway.proxy.turn import Post, Turn
 
-__all__ = ["BODY_STRIDE", "BURST", "MAX_OVERHEAD", "SLICE", "Framing", "State"]
+__all__ = ["BODY_STRIDE", "BURST", "MAX_OVERHEAD", "SLICE", "WORK", "Framing", "State"]
 
 #: Octets of a request body that must arrive within each `body_timeout`.
 BODY_STRIDE = 16 * 1024
@@ -43,6 +46,14 @@ BURST = 64
 #: Octets that are parsed at once: between requests, and inside a body.
 SLICE = 16 * 1024
 BODY_SLICE = 64 * 1024
+#: The same where chunks are so small that their number is the work, and how small that is on average.
+DENSE_SLICE = 2 * 1024
+DENSE = 64
+#: Chunks and reads, and 4 KiB pieces of what was read, that are worked off before others have their turn.
+WORK = 256
+#: Octets that a chunk should carry on average, where more than a few come together.
+CHUNK = 32
+FEW = 16
 
 _MALFORMED = Rejection(400, "bad-framing", "The request is not well-formed HTTP/1.1.")
 _OLD = Rejection(400, "bad-framing", "HTTP/0.9 is not spoken here.")
@@ -50,6 +61,7 @@ _VERSION = Rejection(505, "version-not-supported", "")
 _LONG_TARGET = Rejection(414, "uri-too-long", "")
 _LARGE_HEAD = Rejection(431, "headers-too-large", "")
 _LARGE_TRAILER = Rejection(431, "headers-too-large", "The trailers or the chunk sizes are larger than is read.")
+_CHOPPED = Rejection(400, "bad-framing", "The body comes in chunks that are far too small.")
 
 _VERSIONS = frozenset({"1.1", "1.0"})
 #: What llhttp says of a version that is well-formed and that it does not know.
@@ -95,6 +107,11 @@ class Framing(HttpToolsProtocol):
         self._heads = self._weight = self._raw = self._octets = self._stride = self._overhead = self._seen = 0
         #: What was received and waits to be parsed.
         self._unfed = b""
+        #: What was worked off since others last had their turn; chunks in these octets, and whether they are small.
+        self._work = self._chunks = 0
+        self._chunked = self._dense = False
+        #: Octets of a body that these octets brought.
+        self._parts: list[bytes] = []
         #: What is being parsed.
         self._data: bytes | memoryview = b""
         #: Whether the head that was read last asks for an upgrade and announces a body.
@@ -138,27 +155,41 @@ class Framing(HttpToolsProtocol):
             self._take(data)
 
     def refill(self) -> None:
-        """Go on with what was left unparsed."""
+        """Go on with what was left unparsed: others had their turn."""
         data, self._unfed = self._unfed, b""
-        if self._state is not State.LINGER and self._fault is None:
+        self._work = 0
+        if data and self._state is not State.LINGER and self._fault is None:
             self._take(data)
 
     def _take(self, data: bytes) -> None:
         self._fresh = False
+        at, end = 0, len(data)
         while True:
-            size = BODY_SLICE if self._state is State.BODY else SLICE
-            piece, data = (data, b"") if len(data) <= size else (data[:size], data[size:])
+            size = self._slice()
+            piece = data[at : at + size] if at or end > size else data
+            at += len(piece)
             fault = self._parse(piece)
             if fault is not None:
                 self.refuse(fault)
                 return
+            if self._state is State.LINGER:
+                return  # answered while it was read: what followed is discarded, and its time is short
             if self._state is State.OPAQUE:
-                self._opaque += data
-                data = b""
-            if not data or len(self._begun) > BURST:
+                self._opaque += data[at:]
+                at = end
+            if at == end or len(self._begun) > BURST or self._work > WORK:
                 break
-        self._unfed = data
+        self._unfed = data[at:]
         self.received()
+        if self._work > WORK:
+            self.regulate()
+
+    def _slice(self) -> int:
+        """Return how much is parsed at once."""
+        if self._dense:
+            return DENSE_SLICE
+        # How a body is framed shows with its first octets: the pieces of a chunked one are kept small.
+        return BODY_SLICE if self._state is State.BODY and self._octets and not self._chunked else SLICE
 
     def _parse(self, data: bytes) -> Rejection | None:
         state = self._state
@@ -166,9 +197,27 @@ class Framing(HttpToolsProtocol):
             self._state = State.HEAD
             self._raw = 0
             self._fresh = True
-        self._heads = 0
+        self._heads = self._chunks = 0
         self._seen = self._octets
-        return self._feed(data) or self._measure(state, len(data))
+        fault = self._feed(data)
+        size = len(data)
+        self._work += 1 + self._chunks + (size >> 12)
+        self._dense = self._chunks * DENSE > size
+        if fault is None:
+            self._pass_on()
+            fault = self._measure(state, size)
+        self._parts.clear()
+        return fault
+
+    def _pass_on(self) -> None:
+        """Hand what came of a body to the request that it belongs to, in one piece."""
+        parts = self._parts
+        if parts:
+            body = parts[0] if len(parts) == 1 else b"".join(parts)
+            parts.clear()
+            if self._receiving is not None:
+                self._receiving.body(body)
+                self.regulate()
 
     def _feed(self, data: bytes) -> Rejection | None:
         """Parse; return what is wrong, if anything is."""
@@ -231,7 +280,7 @@ class Framing(HttpToolsProtocol):
         self.url = b""
         self.headers = []
         self._state = State.HEAD
-        self._upgrading = False
+        self._upgrading = self._chunked = False
         self._fresh = True
         self._heads += 1
         self._weight = self._raw = self._overhead = 0
@@ -278,25 +327,29 @@ class Framing(HttpToolsProtocol):
         self._fresh = True
 
     def on_chunk_header(self) -> None:
-        """Weigh a chunk's size line: very many tiny chunks are work without a body."""
-        self._weigh(8)
+        """Weigh a chunk: very many tiny ones are work without a body. Few at a time are as they were written."""
+        self._chunks += 1
+        self._chunked = True
+        if self._chunks > FEW:
+            self._overhead += CHUNK
+            if self._overhead > MAX_OVERHEAD:
+                self._stop(_CHOPPED)
 
     def on_body(self, body: bytes) -> None:
-        """Hand octets of the body to the request that they belong to."""
+        """Keep octets of the body for the request that they belong to."""
         size = len(body)
         self._overhead = max(0, self._overhead - size)
         self._octets += size
         if self._octets - self._stride >= BODY_STRIDE:
             self._stride = self._octets
             self._fresh = True
-        if self._receiving is not None:
-            self._receiving.body(body)
-            self.regulate()
+        self._parts.append(body)
 
     def on_message_complete(self) -> None:
         """Note that the request is whole; the next one may come."""
         if self._upgrading:
             return  # its body has not been read yet
+        self._pass_on()
         self._state = State.IDLE
         receiving, self._receiving = self._receiving, None
         if receiving is not None:

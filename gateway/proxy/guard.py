@@ -1,6 +1,6 @@
 """The wire, guarded: the deadlines, the order of answers and the closing of an edge server, on top of `framing`.
 
-What a request becomes is a subclass's: it returns a `Turn` for each head. One turn is under way at a time.
+What a request becomes is a subclass's `Turn`, one for each head. One turn is under way at a time.
 
     received --> queue --begin--> under way --finished--> the next one, or rest, or LINGER --> closed
 
@@ -32,7 +32,7 @@ from uvicorn.server import ServerState
 from gateway.ports import Rejection
 from gateway.proxy.deadlines import Deadlines
 from gateway.proxy.ends import close_by_reset, hung_up
-from gateway.proxy.framing import Framing, State
+from gateway.proxy.framing import WORK, Framing, State
 from gateway.proxy.turn import Limits, Post, Turn
 from policies.units import SECOND, Micros
 
@@ -81,6 +81,8 @@ class Guard(Framing):
         self._stalled_at = 0.0
         self._half_closed = False
         self._entered = False
+        #: Whether reading will go on by itself, and whether it rests for others' sake alone.
+        self._going = self._yielding = False
 
     # The connection
 
@@ -151,8 +153,7 @@ class Guard(Framing):
             self._leave()
             self.transport.abort()
         else:
-            # Seldomer and seldomer: whoever has not answered yet is there, and waits.
-            again = min(2 * waited, LOOK_US / SECOND)
+            again = min(2 * waited, LOOK_US / SECOND)  # whoever has not answered yet is there, and waits
             self.loop.call_later(again, self._look, again)
 
     def _leave(self) -> None:
@@ -302,27 +303,31 @@ class Guard(Framing):
         if self._state is State.LINGER or self.transport.is_closing():
             return
         receiving = self._receiving
-        held = receiving.held if receiving is not None else 0
-        if self._queue:
-            held += sum([turn.held for turn in self._queue if turn is not receiving])
+        held = sum([turn.held for turn in self._queue if turn is not receiving]) if self._queue else 0
+        held += receiving.held if receiving is not None else 0
         full = held > HELD or len(self._queue) >= AHEAD or self._state is State.OPAQUE
         full |= self.flow.write_paused and receiving is None
-        if full or self._unfed:
-            if not self.flow.read_paused:
-                self.flow.pause_reading()
+        if full or self._unfed or self._work > WORK:
+            reads = self._yielding or not self.flow.read_paused
+            if full and reads:
                 self._within(LOOK_US)
-            if not full:
-                # Not now: whoever calls may be in the middle of what came before.
+            self._yielding = reads and not full
+            self.flow.pause_reading()
+            if not (full or self._going):
+                # Not now: whoever calls may be in the middle of what came before, and others wait.
+                self._going = True
                 self.loop.call_soon(self._go_on)
         elif self.flow.read_paused:
             self.flow.resume_reading()
-            self._expect()
+            if not self._yielding:
+                self._expect()
 
     def _go_on(self) -> None:
         """Take what was received before more is read, if there is still room."""
-        if self._unfed and len(self._queue) < AHEAD:
+        self._going = False
+        if len(self._queue) < AHEAD:
             self.refill()
-            self.regulate()
+        self.regulate()
 
     def _expect(self) -> None:
         """Give what is being received its time anew."""
@@ -371,10 +376,9 @@ class Guard(Framing):
             receiving.turn_back(fault)
 
     def _answer(self, fault: Rejection) -> None:
-        if self._state is State.LINGER:
-            return
-        self.transport.write(self.post.faulty(fault, self.peer).wire())
-        self._linger()
+        if self._state is not State.LINGER:
+            self.transport.write(self.post.faulty(fault, self.peer).wire())
+            self._linger()
 
     def _close(self) -> None:
         """Close both sides once what was written is taken, or cut them."""

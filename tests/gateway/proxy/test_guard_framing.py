@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from gateway.proxy.framing import BURST, MAX_OVERHEAD, SLICE
+from gateway.proxy.framing import BURST, MAX_OVERHEAD, SLICE, WORK
 from gateway.proxy.guard import Guard
 from tests.gateway.proxy.house import A
-from tests.gateway.proxy.reach import on_both_loops
-from tests.gateway.proxy.wired import Wired, wired
+from tests.gateway.proxy.reach import on_both_loops, until
+from tests.gateway.proxy.wired import Wired, connections, wired
 from tests.wire.caller import Caller, call, request
 from tests.wire.origin import Origin, serving
 from tests.wire.script import Answer
@@ -119,14 +119,26 @@ async def test_head_is_bounded_while_it_arrives(
 
 @on_both_loops
 async def test_what_stands_beside_a_body_is_bounded(tmp_path: Path, origin: Origin) -> None:
-    """Chunk extensions without end, and chunk sizes with nothing else, are 431."""
+    """Chunk extensions without end are 431, and chunks far too small, very many at a time, 400 (rule 5)."""
     head = f"POST / HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {T}\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
     async with wired(tmp_path, origin, quota=PLENTY) as gateway:
-        for octets in (b"5;" + b"x" * (MAX_OVERHEAD * 2), b"1\r\nx\r\n" * 20_000):
+        small = [(b"%x\r\n" % size + b"x" * size + b"\r\n") * 20_000 for size in (1, 8)]
+        for octets, status in ((b"5;" + b"x" * (MAX_OVERHEAD * 2), 431), (small[0], 400), (small[1], 400)):
             async with await Caller.connect(gateway.address) as caller:
                 await caller.send(head)
                 await caller.send(octets, split=10_000, gap=0.001)
-                assert (await caller.response()).status == 431
+                assert (await caller.response()).status == status
+        # A few at a time are as they were written.
+        async with await Caller.connect(gateway.address) as caller:
+            await caller.send(head)
+            guard = connections(gateway)[0]
+            await until(lambda: guard._receiving is not None)
+            for _ in range(1_500):
+                guard.data_received(b"8\r\n" + b"x" * 8 + b"\r\n")
+                guard.data_received(b"1\r\nx\r\n" * 10)
+                await asyncio.sleep(0)
+            await caller.send(b"0\r\n\r\n")
+            assert (await caller.response()).status == 200
         # A chunk of some size pays for its own line.
         async with await Caller.connect(gateway.address) as caller:
             await caller.send(head + b"20;a=b\r\n" + b"x" * 32 + b"\r\n")
@@ -135,6 +147,36 @@ async def test_what_stands_beside_a_body_is_bounded(tmp_path: Path, origin: Orig
                 await caller.send((b"20\r\n" + b"x" * 32 + b"\r\n") * 100)
             await caller.send(b"0\r\n\r\n")
             assert (await caller.response()).status == 200
+
+
+@on_both_loops
+async def test_one_turn_of_the_loop_is_shared(tmp_path: Path, origin: Origin) -> None:
+    """However much came, reading rests after about `WORK`, and goes on by itself when others had their turn."""
+    head = f"POST / HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {T}\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+    chunk = b"20\r\n" + b"x" * 32 + b"\r\n"
+    plain = b"10000\r\n" + b"x" * 65_536 + b"\r\n"
+    async with wired(tmp_path, origin, quota=PLENTY) as gateway, await Caller.connect(gateway.address) as caller:
+        await caller.send(head)
+        guard = connections(gateway)[0]
+        await until(lambda: guard._receiving is not None)
+        size = 0
+        for octets, body, most in ((chunk * 1_000, 32_000, 1), (plain, 65_536, 40)):
+            await until(lambda: not guard.flow.read_paused)
+            reads = 0
+            while not guard.flow.read_paused and reads <= most:
+                guard.data_received(octets)
+                reads += 1
+            assert reads <= most
+            assert guard._work <= WORK + SLICE // len(chunk) + 2
+            size += reads * body
+        turns = 0
+        while guard.flow.read_paused:
+            turns += 1
+            await asyncio.sleep(0)
+        assert turns
+        await caller.send(b"0\r\n\r\n")
+        assert (await caller.response()).status == 200
+    assert len(origin.seen[-1].body) == size
 
 
 @on_both_loops
