@@ -5,6 +5,8 @@ BIN    := $(VENV)/bin
 PYTHON ?= $(firstword $(foreach v,3.11 3.12 3.13 3.14,$(shell command -v python$(v) 2>/dev/null)) python3)
 # Whatever goes to pytest: make test PYTEST_ARGS="-x tests/policies"
 PYTEST_ARGS ?=
+# Test files run side by side; the suite fits ten minutes on two cores.
+JOBS ?= 2
 # Groups come from pyproject.toml; `pip install --group` is as old as pip 25.1.
 GROUPS := test check bench
 # Every module of loadtest/bench is a programme that prints its figures and exits 1 where it misses its targets; these
@@ -33,7 +35,7 @@ demo: $(VENV)/.stamp  ## a dozen light tenants beside a backfill, over real sock
 
 test: $(VENV)/.stamp  ## the whole suite, with the coverage gates
 	@$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest $(PYTEST_ARGS)
+	$(BIN)/coverage run -m pytest -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
 	@$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --include='policies/*' --fail-under=100
 	$(BIN)/coverage report --include='gateway/*' --fail-under=90
