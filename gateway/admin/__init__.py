@@ -1,8 +1,8 @@
 """The admin listener: health, metrics, fairness, limits.
 
 A Starlette app, served on a loop and a thread of its own: a scrape reads snapshots and never stands between a caller
-and a decision. Reading order: this file, `access.py` (who may come in), `api.py` and `paging.py`, `limits.py`,
-`health.py`, `jobs.py` and `acts.py` (what changes something), `pages.py`, `answers.py`.
+and a decision. Reading order: this file, `access.py` and `guesses.py` (who may come in), `api.py` and `paging.py`,
+`limits.py`, `health.py`, `jobs.py` and `acts.py` (what changes something), `pages.py`, `answers.py`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from starlette.routing import Route
 from gateway.admin.access import LOGIN, Access, Keys
 from gateway.admin.answers import on_exception, on_http_exception
 from gateway.admin.api import Api
+from gateway.admin.guesses import Guesses
 from gateway.admin.health import Health
 from gateway.admin.jobs import job_routes
 from gateway.admin.limits import key_quotas
@@ -53,7 +54,8 @@ def build_admin(
     """
     keys = Keys(settings.server.admin_token.get_secret_value(), clock)
     api = Api(telemetry, health, policies, clock, None if history is None else Stored(history, clock))
-    pages = Pages(telemetry, health, keys, clock)
+    guesses = Guesses(keys.is_token, clock, None if telemetry.log is None else telemetry.log.event)
+    pages = Pages(telemetry, health, keys, guesses, clock)
     telemetry.gauges.key_quota = lambda shown: key_quotas(policies(), clock.now(), shown)
 
     # Endpoints that are no coroutines run in a thread of their own, so that a long scrape never delays a probe.
@@ -72,7 +74,7 @@ def build_admin(
             Route("/api/tenants/{id:path}", api.tenant),
             *([] if jobs is None else job_routes(jobs)),
         ],
-        middleware=[Middleware(Access, keys=keys, address=settings.server.admin)],
+        middleware=[Middleware(Access, keys=keys, guesses=guesses, address=settings.server.admin)],
         exception_handlers={HTTPException: on_http_exception, Exception: on_exception},
     )
     app.router.redirect_slashes = False

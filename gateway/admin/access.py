@@ -1,13 +1,14 @@
 """Who may use the admin listener (contract, section 7). A plain ASGI class in front of everything else.
 
 Rules
-1. `/livez` and `/readyz` are open to whoever can connect, by any Host.
+1. `/livez` and `/readyz` are open to whoever can connect, by any Host. `/readyz` tells its details to those only who
+   may read everything else (`KNOWN`).
 2. Without a token the Host names loopback or the configured address, port ignored, else 421: a page that a browser on
    this machine has open cannot read us through a name of its own (DNS rebinding).
 3. What changes something (any method but GET and HEAD) is 403 if its Origin or Sec-Fetch-Site says that it comes from
    another site. One that has neither does not come from a page.
 4. With a token everything else needs it, as a bearer token or as the cookie of the login page, else 401; a browser
-   that asks for a page is led to the login instead.
+   that asks for a page is led to the login instead. Wrong tokens are counted (`guesses.py`): 429 while none is read.
 5. The cookie is not the token: it holds an expiry and a MAC of it under the token. Comparisons take constant time.
 
 References: RFC 6750 (bearer), RFC 6265bis (SameSite), RFC 9110 section 15.5.20 (421), Fetch Metadata.
@@ -26,15 +27,18 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.admin.answers import problem_answer
+from gateway.admin.guesses import Guesses
 from gateway.clock import Clock
 from gateway.config.addresses import Listen
 from policies.units import SECOND, Micros
 
-__all__ = ["COOKIE", "LOGIN", "SESSION", "Access", "Keys"]
+__all__ = ["COOKIE", "KNOWN", "LOGIN", "SESSION", "Access", "Keys", "address_of", "held"]
 
 COOKIE = "evenhand_admin"
 LOGIN = "/login"
 SESSION: Micros = 12 * 3600 * SECOND
+#: In the scope of `/readyz`: whether whoever asks may read everything.
+KNOWN = "evenhand.known"
 
 _OPEN = frozenset({"/livez", "/readyz"})
 _SAFE = frozenset({"GET", "HEAD"})
@@ -81,16 +85,21 @@ class Keys:
 class Access:
     """Lets in who may come in. `address` is `[server] admin`."""
 
-    def __init__(self, app: ASGIApp, keys: Keys, address: Listen) -> None:
+    def __init__(self, app: ASGIApp, keys: Keys, guesses: Guesses, address: Listen) -> None:
         self._app = app
         self._keys = keys
+        self._guesses = guesses
         self._address = address
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer ourselves or pass the request on."""
         answer = None
-        if scope["type"] == "http" and not (scope["path"] in _OPEN and scope["method"] in _SAFE):
-            answer = self._fault(HTTPConnection(scope), scope["method"])
+        if scope["type"] == "http":
+            connection = HTTPConnection(scope)
+            if scope["path"] in _OPEN and scope["method"] in _SAFE:
+                scope[KNOWN] = scope["path"] == "/readyz" and self._fault(connection, scope["method"]) is None
+            else:
+                answer = self._fault(connection, scope["method"])
         await (answer or self._app)(scope, receive, send)
 
     def _fault(self, connection: HTTPConnection, method: str) -> Response | None:
@@ -107,8 +116,11 @@ class Access:
         """Return None if the token or its cookie is there."""
         presented = connection.headers.getlist("authorization")
         if presented:
+            address = address_of(connection)
+            if wait := self._guesses.wait(address):
+                return held(connection, wait)
             scheme, _, token = presented[0].partition(" ")
-            if len(presented) == 1 and scheme.lower() == "bearer" and self._keys.is_token(token.strip(" ")):
+            if len(presented) == 1 and scheme.lower() == "bearer" and self._guesses.fits(token.strip(" "), address):
                 return None
             challenge = {"www-authenticate": 'Bearer error="invalid_token"'}
             return problem_answer(connection, 401, "invalid-credential", headers=challenge)
@@ -127,6 +139,17 @@ class Access:
             return ipaddress.ip_address(name).is_loopback
         except ValueError:
             return False
+
+
+def address_of(connection: HTTPConnection) -> str:
+    """Return whom a request is counted to."""
+    return connection.client.host if connection.client else "unix"
+
+
+def held(connection: HTTPConnection, wait: Micros) -> Response:
+    """Answer whoever has presented too many wrong tokens."""
+    detail = "Too many wrong tokens were presented; for a moment none is looked at."
+    return problem_answer(connection, 429, detail=detail, headers={"retry-after": str(-(-wait // SECOND))})
 
 
 def _host_of(authority: str) -> str:

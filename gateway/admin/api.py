@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gateway.admin.access import KNOWN
 from gateway.admin.answers import json_answer, json_list
 from gateway.admin.health import Health
 from gateway.admin.limits import credential_rows, key_rows, policy_rows, quota_members, tenant_row
@@ -49,8 +50,8 @@ class Api:
         return _health(self._health.live())
 
     async def ready(self, request: Request) -> Response:
-        """`GET /readyz`: 200, or 503 if new requests should go elsewhere."""
-        return _health(self._health.ready())
+        """`GET /readyz`: 200, or 503 if new requests should go elsewhere; why, to those only who may know."""
+        return _health(self._health.ready() if request.scope[KNOWN] else self._health.brief())
 
     def metrics(self, request: Request) -> Response:
         """`GET /metrics`, in the form that Accept asks for."""

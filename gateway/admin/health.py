@@ -79,13 +79,22 @@ class Health:
 
     def notable(self) -> dict[str, object]:
         """Return what does not hold as usual: the members of `/readyz` that cost nothing to tell every second."""
-        checks = [
+        return _report(self._checks(), list(self.warnings())) | {"off": self._off, "shadow": self._shadow}
+
+    def brief(self) -> dict[str, object]:
+        """Return the members of `/readyz` for those who may not know more: the status, and which checks hold."""
+        checks = self._checks()
+        failing = any(fault for _, fault in checks)
+        named = [{"name": name, "ok": not fault} for name, fault in checks]
+        return {"status": "failing" if failing else "ok", "checks": named}
+
+    def _checks(self) -> list[tuple[str, str]]:
+        return [
             ("loop", self._stalled()),
             ("started", "" if self.started else "serving has not begun"),
             ("draining", "shutting down: send new requests elsewhere" if self.draining else ""),
             ("store", self._store_lost() if self._closed else ""),
         ]
-        return _report(checks, list(self.warnings())) | {"off": self._off, "shadow": self._shadow}
 
     def ready(self) -> dict[str, object]:
         """Return the members of `/readyz`."""

@@ -15,8 +15,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from gateway.admin.access import COOKIE, LOGIN, SESSION, Keys
+from gateway.admin.access import COOKIE, LOGIN, SESSION, Keys, address_of, held
 from gateway.admin.answers import html_answer
+from gateway.admin.guesses import Guesses
 from gateway.admin.health import Health
 from gateway.clock import Clock
 from gateway.telemetry import Telemetry
@@ -33,10 +34,11 @@ _LINKS = ("api/fairness", "api/limits", "metrics", "readyz", "livez")
 class Pages:
     """The pages for people."""
 
-    def __init__(self, telemetry: Telemetry, health: Health, keys: Keys, clock: Clock) -> None:
+    def __init__(self, telemetry: Telemetry, health: Health, keys: Keys, guesses: Guesses, clock: Clock) -> None:
         self._telemetry = telemetry
         self._health = health
         self._keys = keys
+        self._guesses = guesses
         self._clock = clock
 
     def index(self, request: Request) -> Response:
@@ -64,10 +66,14 @@ class Pages:
         if not self._keys.needed:
             raise HTTPException(404)
         fields = parse_qs(await _body(request))
-        if "leave" not in fields and not self._keys.is_token(fields.get("token", [""])[0]):
-            return _form("That is not the token.", 401)
-        answer = RedirectResponse("/", 303, {"cache-control": "no-store"})
         leaving = "leave" in fields
+        if not leaving:
+            address = address_of(request)
+            if wait := self._guesses.wait(address):
+                return held(request, wait)
+            if not self._guesses.fits(fields.get("token", [""])[0], address):
+                return _form("That is not the token.", 401)
+        answer = RedirectResponse("/", 303, {"cache-control": "no-store"})
         answer.set_cookie(
             COOKIE,
             "" if leaving else self._keys.session(),
