@@ -235,7 +235,11 @@ def test_it_is_told_that_an_issuer_stands_twice(tmp_path: Path) -> None:
             "server.admin_token: is shorter than 16 characters, and others than this machine may try",
         ),
         (f'[server]\nadmin = "0.0.0.0:8081"\nadmin_token = "{"x" * 16}"\n', ""),
-        ('[server]\nadmin_token = "short"\n', ""),
+        (
+            '[server]\nadmin_token = "short"\n',
+            "server.admin_token: is shorter than 16 characters, and whoever is on this machine may try",
+        ),
+        ('[server]\nadmin_token = ""\n', ""),
     ],
 )
 def test_it_is_told_what_shuts_or_opens_a_door(text: str, told: str, tmp_path: Path) -> None:
