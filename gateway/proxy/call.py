@@ -48,7 +48,7 @@ class Receiver(Protocol):
         ...
 
     def on_data(self, chunk: bytes) -> None:
-        """Take the next octets of the body, without chunked framing; never empty, never decoded, never joined."""
+        """Take the next octets of the body, without chunked framing; never empty, never decoded."""
         ...
 
     def on_done(self) -> None:
@@ -177,7 +177,7 @@ class Call:
         self._send((b"0\r\n\r\n",), 5)
 
     def pause(self) -> None:
-        """Read no more of the response. What was already read still comes (at most 256 KiB); no idle time-out runs."""
+        """Read no more of the response. What was read may still come (at most 256 KiB); no idle time-out runs."""
         if not self.over and not self.paused:
             self.paused = True
             if self.carrier is not None:

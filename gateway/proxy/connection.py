@@ -13,6 +13,8 @@ Rules
 4. The final head has one deadline from the request's last octet that moved on; interim heads do not put it off.
 5. A connection closes by abort: everything worth reading has been read. close_notify would protect the reader of a
    request from truncation, and no request ends by it.
+6. It works off no more than about `WORK` of a response at a time, however much has come; then others have their turn.
+   While the call is paused nothing is worked off.
 """
 
 from __future__ import annotations
@@ -30,9 +32,16 @@ if TYPE_CHECKING:
     from gateway.proxy.addresses import Peer
     from gateway.proxy.call import Call
 
-__all__ = ["Connection"]
+__all__ = ["WORK", "Connection"]
 
 _NEVER = float("inf")
+
+#: Events of the parser and reads, and 4 KiB pieces of what was read, that are worked off before others have their turn.
+WORK = 256
+#: Octets parsed at once: at first, where chunks are large, and where they are so small that their number is the work.
+_SLICE, _WIDE, _DENSE = 16 * 1024, 64 * 1024, 4 * 1024
+#: How large those are on average.
+_SMALL = 64
 
 
 class _Home(Protocol):
@@ -61,7 +70,8 @@ class Connection(asyncio.Protocol):
     """A connection of a pool. `deadline` is loop time: of the call it carries, or of its idleness."""
 
     __slots__ = (
-        "_choked", "_finished", "_home", "_loop", "_response", "_reused", "_transport", "call", "deadline", "peer",
+        "_choked", "_finished", "_home", "_loop", "_response", "_resting", "_reused", "_slice", "_transport", "_unfed",
+        "_work", "call", "deadline", "peer",
     )  # fmt: skip
 
     def __init__(self, home: _Home, peer: Peer, loop: asyncio.AbstractEventLoop) -> None:
@@ -72,6 +82,11 @@ class Connection(asyncio.Protocol):
         self.deadline = _NEVER
         self._response: Response | None = None
         self._reused = self._choked = self._finished = False
+        #: Whether we do not read although the call may not be paused; what waits meanwhile; what was worked off.
+        self._resting = False
+        self._unfed = b""
+        self._work = 0
+        self._slice = _SLICE
 
     # What the pool asks
 
@@ -153,8 +168,11 @@ class Connection(asyncio.Protocol):
             self.deadline = self.call.total_at
 
     def resume(self) -> None:
-        """Read on."""
-        self._transport.resume_reading()
+        """Read on, behind what waits."""
+        if self._resting:
+            self._loop.call_soon(self._go_on)
+        else:
+            self._transport.resume_reading()
         self._moved()
 
     def drop(self) -> None:
@@ -175,28 +193,22 @@ class Connection(asyncio.Protocol):
         if call is None:
             self.close()
             return
-        response = self._response
-        if response is None:
-            response = self._response = Response(call.receiver, call.method)
-            if call.keeping:
-                call.forget()
-        response.feed(data)
-        if self.call is not call:
-            return
-        if response.complete:
-            self._finish(call, response)
-        elif response.fault:
-            self.fail(FailureKind.PROTOCOL, response.fault)
-        elif response.status and not call.paused:
-            self._arm(self._home.idle_timeout)
+        if self._resting:
+            self._unfed += data
+        elif self._take(call, data):
+            self._resting = True
+            self._transport.pause_reading()
+            self._loop.call_soon(self._go_on)
 
     def eof_received(self) -> None:
         """Close, as the peer did. `connection_lost` follows at once, whatever is left in our write buffer."""
+        self._take_all()
         self._finished = self._said_goodbye()
         self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the call, if there is one, or start it again on a new connection."""
+        self._take_all()
         call, response = self.call, self._response
         if call is not None:
             if response is None:
@@ -221,6 +233,68 @@ class Connection(asyncio.Protocol):
         if self.call is not None:
             self._moved()
             self.call.tell(writable=True)
+
+    # The response
+
+    def _take(self, call: Call, data: bytes, *, whole: bool = False) -> bool:
+        """Work `data` off; return whether others should have their turn before more, or the rest of it, is."""
+        response = self._response
+        if response is None:
+            response = self._response = Response(call.receiver, call.method)
+            self._slice = _SLICE
+            if call.keeping:
+                call.forget()
+        at, end = 0, len(data)
+        while at < end and (whole or not (self._work > WORK or call.paused)):
+            at += self._feed(response, data, at)
+            if self.call is not call:
+                return False
+            if response.complete:
+                # One octet beyond it is too many (rule 2).
+                response.keep = response.keep and at == end
+                self._finish(call, response)
+                return False
+            if response.fault:
+                self.fail(FailureKind.PROTOCOL, response.fault)
+                return False
+        # The head is awaited as long as the first octet is; heads in front of it give it no more time.
+        if response.status and not call.paused:
+            self._arm(self._home.idle_timeout)
+        if at < end:
+            self._unfed = data[at:]
+            self._resting = True
+        return self._work > WORK
+
+    def _feed(self, response: Response, data: bytes, at: int) -> int:
+        """Feed the next slice of `data`; return its size."""
+        size = self._slice if response.parsing else len(data)
+        piece = data[at : at + size] if at or size < len(data) else data
+        size = len(piece)
+        before = response.work
+        response.feed(piece)
+        events = response.work - before
+        self._slice = _DENSE if events * _SMALL > size else _WIDE if events * _SLICE < 4 * size else _SLICE
+        self._work += 1 + events + (size >> 12)
+        return size
+
+    def _go_on(self) -> None:
+        """Take what waits, then read on: others had their turn."""
+        call = self.call
+        self._work = 0
+        if call is None or call.paused or not self._resting:
+            return
+        data, self._unfed = self._unfed, b""
+        if self._take(call, data):
+            self._loop.call_soon(self._go_on)
+        elif self.call is call and not call.paused:
+            self._resting = False
+            self._transport.resume_reading()
+
+    def _take_all(self) -> None:
+        """Take what waits: nothing comes behind it."""
+        data, self._unfed = self._unfed, b""
+        if data and self.call is not None:
+            self._take(self.call, data, whole=True)
 
     # How it ends
 
@@ -261,6 +335,11 @@ class Connection(asyncio.Protocol):
         self.call = self._response = None
         if response is not None:
             response.mute()
+        self._unfed = b""
+        if self._resting:
+            self._resting = False
+            if not self._transport.is_closing():
+                self._transport.resume_reading()
         return call
 
     # The clock

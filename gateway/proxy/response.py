@@ -8,6 +8,8 @@ Rules
 4. An interim response is a head (RFC 9110 section 15.2): framing or a body octet in it is a fault. Between two heads
    there is nothing, or the caller would read it as a response that nobody gave.
 5. The parser copies every slice of a body, so it is left out as soon as the rest of a body needs no parsing.
+6. Octets of a body that come together are told together, whatever chunks they came in: a chunk is an event of the
+   parser here, not a write to the caller.
 """
 
 from __future__ import annotations
@@ -36,13 +38,13 @@ class Response:
     """What is known of a response so far.
 
     `status` is 0 until the final head; `complete` by framing; `keep` whether the connection may carry another call
-    after it; `fault` a sentence, or empty.
+    after it; `fault` a sentence, or empty; `work` how many events the parser told of.
     """
 
     __deletable__ = ("_parser",)  # compiled classes keep attributes otherwise
     __slots__ = (
-        "_chunked", "_headers", "_interims", "_left", "_length", "_parser", "_quiet", "_receiver", "_seen",
-        "_without_body", "complete", "fault", "keep", "status",
+        "_chunked", "_headers", "_interims", "_left", "_length", "_parser", "_parts", "_quiet", "_receiver", "_seen",
+        "_without_body", "complete", "fault", "keep", "status", "work",
     )  # fmt: skip
 
     def __init__(self, receiver: Receiver, method: bytes) -> None:
@@ -50,9 +52,10 @@ class Response:
         self._without_body = method == b"HEAD"
         self._parser = httptools.HttpResponseParser(self)
         self._left = _PARSING
-        self._quiet = self._seen = self._interims = self.status = 0
+        self._quiet = self._seen = self._interims = self.status = self.work = 0
         self._length = -1
         self._headers: Headers = []
+        self._parts: list[bytes] = []
         self.complete = self.keep = self._chunked = False
         self.fault = ""
 
@@ -60,6 +63,11 @@ class Response:
     def until_close(self) -> bool:
         """True if the end of the connection is the end of this response."""
         return self._left == _UNTIL_CLOSE
+
+    @property
+    def parsing(self) -> bool:
+        """True if octets are parsed, False if they only pass."""
+        return self._left == _PARSING
 
     def mute(self) -> None:
         """Tell nobody any more. The parser knows us by our bound methods: let go of it, or only a collection would."""
@@ -81,6 +89,7 @@ class Response:
             self.keep = False
             self._fail("what the upstream responded with is not HTTP/1.1")
             return
+        self._tell()
         if self.status:
             self._choose_path()
         if self._quiet > HEAD_LIMIT:
@@ -102,6 +111,7 @@ class Response:
     def on_headers_complete(self) -> None:
         """Judge the head and pass it on."""
         receiver = self._receiver
+        self.work += 1
         if receiver is None:
             return
         headers, self._headers = self._headers, []
@@ -126,16 +136,18 @@ class Response:
     def on_body(self, chunk: bytes) -> None:
         """Pass a slice of the body on."""
         self._quiet = 0
+        self.work += 1
         self._seen += len(chunk)
         if self.complete:
             self.keep = False
         elif not self.status:
             self._fail("the upstream's interim response has a body")
-        elif self._receiver is not None:
-            self._receiver.on_data(chunk)
+        else:
+            self._parts.append(chunk)
 
     def on_message_complete(self) -> None:
         """Complete the response, unless it was an interim one."""
+        self._tell()
         if self.status:
             self.complete = True
 
@@ -185,8 +197,17 @@ class Response:
         if data and self._receiver is not None:
             self._receiver.on_data(data)
 
+    def _tell(self) -> None:
+        parts = self._parts
+        if parts:
+            body = parts[0] if len(parts) == 1 else b"".join(parts)
+            parts.clear()
+            if self._receiver is not None:
+                self._receiver.on_data(body)
+
     def _fail(self, fault: str) -> None:
         if not self.complete:
+            self._tell()
             self.fault = self.fault or fault
             self._receiver = None
 
