@@ -32,6 +32,7 @@ from uvicorn.server import ServerState
 
 from gateway.ports import Rejection
 from gateway.proxy.address import UNIX
+from gateway.proxy.line import RequestLines
 from gateway.proxy.parse import Head
 from gateway.proxy.turn import Post, Turn
 
@@ -66,7 +67,6 @@ _CHOPPED = Rejection(400, "bad-framing", "The body comes in chunks that are far 
 _VERSIONS = frozenset({"1.1", "1.0"})
 #: What llhttp says of a version that is well-formed and that it does not know.
 _OTHER_VERSION = "Invalid HTTP version"
-_OF_HTTP_1_0 = frozenset({b"GET", b"HEAD", b"POST"})
 _BLANK = frozenset({b" ", b"\t"})
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 
@@ -112,8 +112,8 @@ class Framing(HttpToolsProtocol):
         self._chunked = self._dense = False
         #: Octets of a body that these octets brought.
         self._parts: list[bytes] = []
-        #: What is being parsed.
-        self._data: bytes | memoryview = b""
+        #: What the parser does not tell of request lines.
+        self._lines = RequestLines()
         #: Whether the head that was read last asks for an upgrade and announces a body.
         self._upgrading = False
         #: What follows a handshake.
@@ -199,7 +199,9 @@ class Framing(HttpToolsProtocol):
             self._fresh = True
         self._heads = self._chunks = 0
         self._seen = self._octets
+        self._lines.feed(data, begins=state is State.IDLE)
         fault = self._feed(data)
+        self._lines.rest(inside=self._state is State.HEAD)
         size = len(data)
         self._work += 1 + self._chunks + (size >> 12)
         self._dense = self._chunks * DENSE > size
@@ -224,7 +226,6 @@ class Framing(HttpToolsProtocol):
         rest: bytes | memoryview = data
         try:
             while rest:
-                self._data = rest
                 try:
                     self.parser.feed_data(rest)
                 except httptools.HttpParserUpgrade as upgrade:
@@ -238,8 +239,6 @@ class Framing(HttpToolsProtocol):
                     break
         except httptools.HttpParserError as error:
             return self._fault or (_VERSION if str(error) == _OTHER_VERSION else _MALFORMED)
-        finally:
-            self._data = b""
         return None
 
     def _ignore_upgrade(self) -> None:
@@ -313,7 +312,7 @@ class Framing(HttpToolsProtocol):
         method = parser.get_method()
         if version not in _VERSIONS:
             self._stop(_OLD if version == "0.9" else _VERSION)
-        if version == "1.0" and method not in _OF_HTTP_1_0 and not self._names_http():
+        if not self._lines.read(method, self.url, version, self.headers):
             self._stop(_MALFORMED)
         upgrade = parser.should_upgrade()
         if upgrade:
@@ -355,10 +354,6 @@ class Framing(HttpToolsProtocol):
         if receiving is not None:
             receiving.body_end()
         self.rest()
-
-    def _names_http(self) -> bool:
-        """Return whether the request line says HTTP; llhttp reads RTSP and ICE too, and tells of neither."""
-        return self.url + b" HTTP/1.0\r\n" in bytes(self._data)
 
     def _weigh(self, octets: int) -> None:
         self._overhead += octets

@@ -54,7 +54,11 @@ VERSIONS = [
     ("a space behind the version", b"GET /x HTTP/1.1 \r\n", "cut 400"),
     ("a tab behind the version", b"GET /x HTTP/1.1\t\r\n", "cut 400"),
     ("RTSP", b"OPTIONS /x RTSP/1.0\r\n", "cut 400"),
+    ("RTSP/1.1", b"OPTIONS /x RTSP/1.1\r\n", "cut 400"),
+    ("RTSP/1.1 with GET", b"GET /x RTSP/1.1\r\n", "cut 400"),
+    ("RTSP with a method of its own", b"DESCRIBE /x RTSP/1.1\r\n", "cut 400"),
     ("ICE", b"SOURCE /x ICE/1.0\r\n", "cut 400"),
+    ("ICE/1.1", b"SOURCE /x ICE/1.1\r\n", "cut 400"),
     ("the preface of HTTP/2", b"PRI * HTTP/2.0\r\n", "cut 400"),
 ]
 LINES = [
@@ -65,8 +69,8 @@ LINES = [
     ("a space in front", b" GET /x HTTP/1.1\r\n", "cut 400"),
     ("a tab in front", b"\tGET /x HTTP/1.1\r\n", "cut 400"),
     ("an empty line in front", b"\r\nGET /x HTTP/1.1\r\n", "ok"),
-    ("two spaces behind the method", b"GET  /x HTTP/1.1\r\n", "ok"),
-    ("two spaces in front of the version", b"GET /x  HTTP/1.1\r\n", "ok"),
+    ("two spaces behind the method", b"GET  /x HTTP/1.1\r\n", "cut 400"),
+    ("two spaces in front of the version", b"GET /x  HTTP/1.1\r\n", "cut 400"),
     ("a tab behind the method", b"GET\t/x HTTP/1.1\r\n", "cut 400"),
     ("a tab in front of the version", b"GET /x\tHTTP/1.1\r\n", "cut 400"),
     ("a vertical tab behind the method", b"GET\x0b/x HTTP/1.1\r\n", "cut 400"),

@@ -21,6 +21,7 @@ __all__: list[str] = []
 #: What nginx takes and we refuse: a pattern of row names -> the words by which docs/wire.md explains it.
 LAXER = {
     r"line: (no version|HTTP/1\.2|HTTP/1\.10|a space behind the version)": "Versions",
+    r"line: two spaces .*": "Two spaces",
     r"line: a method (nobody knows|and more)": "Methods",
     r"(line|field): .*(LF|CR CR).*|field: name with 0x0a|framing: .* behind a bare LF": "Line ends",
     r"target: .*": "Targets",
