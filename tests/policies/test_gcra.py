@@ -143,6 +143,18 @@ def test_wait_finds_a_turn_of_a_microsecond() -> None:
     assert ask(bucket, high, EPOCH + 16) == 5
 
 
+@pytest.mark.parametrize("off", [0, 1, 2, 3, 10, 1_000, 900_000])
+@pytest.mark.parametrize("late", [True, False])
+def test_wait_is_found_from_a_guess_that_is_off(off: int, late: bool) -> None:
+    """However far the first guess is off, the turn that is found is the microsecond at which the answer changes."""
+    bucket, step = Bucket(1e-6, 1.0, EPOCH), Step(1.0)
+    assert ask(bucket, step, EPOCH) == 0
+    guess = EPOCH + SECOND + (off if late else -off)
+    found = gcra._exact(bucket, step, EPOCH, guess)
+    assert gcra.admits(bucket, step, found)
+    assert not gcra.admits(bucket, step, found - 1)
+
+
 @given(histories())
 def test_refusal_changes_no_level(history: tuple[Fraction, float, list[tuple[int, Step]]]) -> None:
     """What was refused leaves level and stamp exactly as they were."""
