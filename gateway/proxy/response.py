@@ -4,7 +4,8 @@ Rules
 1. However the octets are cut into pieces, the receiver is told the same head and the same body octets.
 2. After `fault`, `complete` or `mute` the receiver is told nothing more; what still comes only costs the connection.
 3. Nothing is guessed: what two parsers could read differently (RFC 9112 section 6.3) is a fault, whatever llhttp
-   makes of it. Only its strict mode is used.
+   makes of it. Only its strict mode is used. It reads RTSP and ICE too and tells of neither, so the first octets of
+   every head are looked at.
 4. An interim response is a head (RFC 9110 section 15.2): framing or a body octet in it is a fault. Between two heads
    there is nothing, or the caller would read it as a response that nobody gave.
 5. The parser copies every slice of a body, so it is left out as soon as the rest of a body needs no parsing.
@@ -31,6 +32,11 @@ INTERIM_LIMIT = 32
 
 _PARSING = -1
 _UNTIL_CLOSE = sys.maxsize
+_PROTOCOL = b"HTTP/"
+_END_OF_HEAD = b"\r\n\r\n"
+#: Octets of a head's end that may have come in the read before the one that completes it.
+_STRADDLED = len(_END_OF_HEAD) - 1
+_NOT_HTTP = "what the upstream responded with is not HTTP/1.1"
 _VERSIONS = frozenset({"1.1", "1.0"})
 
 
@@ -43,8 +49,8 @@ class Response:
 
     __deletable__ = ("_parser",)  # compiled classes keep attributes otherwise
     __slots__ = (
-        "_chunked", "_headers", "_interims", "_left", "_length", "_parser", "_parts", "_quiet", "_receiver", "_seen",
-        "_without_body", "complete", "fault", "keep", "status", "work",
+        "_begin", "_chunked", "_head", "_headers", "_interims", "_left", "_length", "_parser", "_parts", "_quiet",
+        "_receiver", "_seen", "_without_body", "complete", "fault", "keep", "status", "work",
     )  # fmt: skip
 
     def __init__(self, receiver: Receiver, method: bytes) -> None:
@@ -54,6 +60,9 @@ class Response:
         self._left = _PARSING
         self._quiet = self._seen = self._interims = self.status = self.work = 0
         self._length = -1
+        #: Octets of heads, and where in them the one begins that is being read; -1 once its beginning was seen.
+        self._head = b""
+        self._begin = 0
         self._headers: Headers = []
         self._parts: list[bytes] = []
         self.complete = self.keep = self._chunked = False
@@ -80,6 +89,8 @@ class Response:
             self._pass_on(data)
             return
         self._quiet += len(data)
+        if not self.status:
+            self._head = self._head + data if self._head else data
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserCallbackError as error:
@@ -87,11 +98,14 @@ class Response:
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             # What the parser's library says of it is neither ours to promise nor for callers to read.
             self.keep = False
-            self._fail("what the upstream responded with is not HTTP/1.1")
+            self._fail(_NOT_HTTP)
             return
         self._tell()
         if self.status:
             self._choose_path()
+            self._head = b""
+        else:
+            self._rest()
         if self._quiet > HEAD_LIMIT:
             self._fail("the upstream's response head or trailer section is too large")
 
@@ -117,13 +131,14 @@ class Response:
         headers, self._headers = self._headers, []
         status: int = self._parser.get_status_code()
         version = self._parser.get_http_version()
-        fault = self._judge(status, version, headers)
+        fault = self._judge(status, version, headers) if self._names_http() else _NOT_HTTP
         if fault:
             self._fail(fault)
             return
         self._quiet = 0
         if status < 200:
             self._interims += 1
+            self._begin = self._head.find(_END_OF_HEAD, max(self._begin, 0)) + len(_END_OF_HEAD)
             receiver.on_interim(status, headers)
             return
         self.status = status
@@ -152,6 +167,19 @@ class Response:
             self.complete = True
 
     # How it is judged
+
+    def _names_http(self) -> bool:
+        return self._begin < 0 or self._head.startswith(_PROTOCOL, self._begin)
+
+    def _rest(self) -> None:
+        """Keep of a head that is not complete what its beginning or its end may need."""
+        begin = self._begin
+        if begin >= 0 and len(self._head) < begin + len(_PROTOCOL):
+            self._head, self._begin = self._head[begin:], 0
+        elif self._names_http():
+            self._head, self._begin = self._head[-_STRADDLED:], -1
+        else:
+            self._fail(_NOT_HTTP)
 
     def _judge(self, status: int, version: str, headers: Headers) -> str:
         self._length = -1

@@ -113,6 +113,10 @@ def test_garbage_never_raises(octets: bytes, prefix: bytes) -> None:
         (b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", "nobody asked"),
         (b"HTTP/2.0 200 OK\r\nContent-Length: 0\r\n\r\n", "not this version"),
         (b"HTTP/0.9 200 OK\r\nContent-Length: 0\r\n\r\n", "not this version"),
+        (b"RTSP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n", "another protocol that llhttp reads"),
+        (b"RTSP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "another protocol that llhttp reads"),
+        (b"ICE/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "another protocol that llhttp reads"),
+        (b"\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "a line in front of the head"),
         (b"HTTP/1.1 200 OK\nContent-Length: 0\n\n", "bare LF"),
         (b"HTTP/1.1 200 OK\r\nX: a\r\n b\r\n\r\n", "obs-fold"),
         (b"HTTP/1.1 200 OK\r\nX\0: a\r\n\r\n", "NUL in a name"),
@@ -212,6 +216,19 @@ def test_an_interim_response_has_no_body(status: int, framing: bytes) -> None:
         assert response.fault
         assert (response.status, listener.body) == (0, b"")
         assert listener.events == ([] if framing else [("interim", status, ())])
+
+
+@pytest.mark.parametrize("line", (b"RTSP/1.1 200 OK", b"ICE/1.1 200 OK", b"RTSP/1.1 103 Hint", b"\r\nHTTP/1.1 200 OK"))
+@given(cuts=st.sets(st.integers(1, 120), max_size=12))
+def test_another_protocol_behind_an_interim_response(line: bytes, cuts: set[int]) -> None:
+    """Every head says HTTP with its first octets, however it is cut; nothing of one that does not is passed on."""
+    first = b"HTTP/1.1 103 Hint\r\nLink: a\r\n\r\n"
+    octets = first + line + b"\r\nX: HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+    for places in (sorted(cut for cut in cuts if cut < len(octets)), range(1, len(octets))):
+        pieces = [octets[start:end] for start, end in zip([0, *places], [*places, len(octets)], strict=True)]
+        response, listener = _read(*pieces)
+        assert response.fault
+        assert listener.events == [("interim", 103, ((b"Link", b"a"),))]
 
 
 def test_interim_responses_are_counted() -> None:
