@@ -30,6 +30,7 @@ from gateway.identity.resolver import CredentialResolver
 from gateway.pipeline import Pipeline
 from gateway.proxy.asgi import Proxy
 from gateway.proxy.canary import Canary
+from gateway.proxy.crowd import room
 from gateway.proxy.front import Front
 from gateway.proxy.guard import Limits
 from gateway.proxy.lane import Door
@@ -56,6 +57,9 @@ class Gateway:
 
     `backstop` replaces the fair shares, as the demo's negative control does.
     """
+
+    #: How many descriptors this process may have, 0 for as many as it likes; set by whoever knows, before `start`.
+    files = 0
 
     def __init__(self, loaded: Loaded, backstop: Backstop | None = None) -> None:
         settings, policies = loaded.settings, loaded.policies
@@ -124,7 +128,7 @@ class Gateway:
         front = self._front(self.settings, self.pipeline.policies, self._upstreams)
         self.sockets = Sockets(self.settings.websocket)
         self.endpoint.router.default = Proxy(front, self.sockets)
-        self.door = Door(front, limits_of(self.settings.server))
+        self.door = Door(front, limits_of(self.settings.server, self._room(self.settings)))
         self.pipeline.resize(self.history.open())
         self.history.start()
         self.acts.poll()
@@ -155,7 +159,7 @@ class Gateway:
         self.settings, self._upstreams, self._canary = settings, upstreams, canary
         self.pipeline.reload(policies, resolver)
         self.door.front.become(front)
-        self.door.post.limits = limits_of(settings.server)
+        self.door.post.limits = limits_of(settings.server, self._room(settings))
         self.sockets.become(settings.websocket)
         self.identity.follow(resolver)
         self.telemetry.reload(settings, self.pipeline.policies)
@@ -174,6 +178,11 @@ class Gateway:
             name: self._upstreams[name] if had.get(name) == section else Upstream(name or "upstream", section)
             for name, section in wanted.items()
         }
+
+    def _room(self, settings: Settings) -> int:
+        """Return how many connections callers may have, 0 for any number."""
+        pooled = sum(section.max_connections for section in _sections(settings).values())
+        return room(self.files, pooled) if self.files else 0
 
     def _asked(self) -> tuple[Fault, ...]:
         return self.reload()
@@ -267,8 +276,8 @@ def _nowhere() -> tuple[Fault, ...]:
     raise ConfigError((Fault("-", "this gateway was not started from a file"),))
 
 
-def limits_of(server: ServerSection) -> Limits:
-    """Return what a caller may take of a connection."""
+def limits_of(server: ServerSection, most: int = 0) -> Limits:
+    """Return what a caller may take of a connection, and that there may be `most` of them."""
     return Limits(
         max_header_bytes=server.max_header_bytes,
         max_headers=server.max_headers,
@@ -276,6 +285,7 @@ def limits_of(server: ServerSection) -> Limits:
         body_timeout_us=server.body_timeout,
         keepalive_timeout_us=server.keepalive_timeout,
         max_connections_per_address=server.max_connections_per_address,
+        max_connections=most,
     )
 
 

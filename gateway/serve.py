@@ -52,13 +52,16 @@ TICK_SECONDS = 0.02
 #: How long a thread may hold the interpreter while the data plane waits for it (CPython's default is ten times this).
 SWITCH_INTERVAL_SECONDS = 0.0005
 
+#: Connections of the admin listener that are accepted at once.
+_ADMIN_AT_ONCE = 128
+
 
 class _AdminThread(threading.Thread):
     """The admin listener on its own loop. `start` returns when it serves."""
 
     def __init__(self, app: ASGIApp, listener: socket.socket) -> None:
         super().__init__(name="evenhand-admin", daemon=True)
-        self._server = Listener(configured(app, Plain), drain_us=SECOND)
+        self._server = Listener(configured(app, Plain), drain_us=SECOND, at_once=_ADMIN_AT_ONCE)
         self._socket = listener
 
     def run(self) -> None:
@@ -174,9 +177,10 @@ def serve(loaded: Loaded, backstop: Backstop | None = None, source: Source | Non
         admin = _held(bound, server.admin)
         early.hold()
         sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
-        raise_file_limit()
+        files = raise_file_limit()
         bound.callback(early.over)
         gateway = compose(loaded, backstop)
+        gateway.files = files
         thread = _AdminThread(gateway.admin, admin)
         thread.start()
         bound.callback(thread.stop)

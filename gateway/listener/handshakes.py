@@ -54,10 +54,11 @@ class Handshakes:
         guard = self._make()
         if not guard.enter(peer):
             guard.post.turned_away(guard.peer)
-            guard.post.leave(guard.peer)
+            guard.post.leave(guard)
             connection.close()
             return
         task = self._loop.create_task(self._shake(guard, connection))
+        guard.break_off = task.cancel
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -84,7 +85,8 @@ class Handshakes:
                 connection, name = self._listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
-            except OSError:
+            except OSError as error:
+                self._loop.call_exception_handler({"message": "accepting rests", "exception": error})
                 self._loop.remove_reader(self._listener.fileno())
                 self._resting = self._loop.call_later(_REST_SECONDS, self._open)
                 return
@@ -106,5 +108,5 @@ class Handshakes:
                 )
             finally:
                 if cast("object", guard.transport) is None:  # as uvicorn's protocols begin: it was never made
-                    guard.post.leave(guard.peer)
+                    guard.post.leave(guard)
                     connection.close()

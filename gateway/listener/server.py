@@ -21,6 +21,7 @@ import uvicorn
 
 from gateway.config.sections import WebsocketSection
 from gateway.listener.handshakes import Handshakes
+from gateway.listener.shortage import Shortage
 from gateway.listener.sockets import BACKLOG, pending, refuse_new
 from gateway.listener.tls import Certificate
 from gateway.proxy.guard import Guard
@@ -63,7 +64,10 @@ def configured(app: ASGIApp, http: type[asyncio.Protocol], websocket: WebsocketS
 
 
 class Listener(uvicorn.Server):
-    """One listener. `ended` is how many requests the end of the drain cut short; `ready` is called once it serves."""
+    """One listener. `ended` is how many requests the end of the drain cut short; `ready` is called once it serves.
+
+    asyncio's own loop tries to accept `at_once` connections, even after the first try has failed.
+    """
 
     def __init__(
         self,
@@ -73,6 +77,7 @@ class Listener(uvicorn.Server):
         certificate: Certificate | None = None,
         handshake_us: Micros = 10 * SECOND,
         ready: Callable[[], None] | None = None,
+        at_once: int = BACKLOG,
     ) -> None:
         super().__init__(config)
         self.ended = 0
@@ -80,6 +85,7 @@ class Listener(uvicorn.Server):
         self._certificate = certificate
         self._handshake = handshake_us / SECOND
         self._ready = ready
+        self._at_once = at_once
         self._watching: asyncio.Task[None] | None = None
         self._shaking: list[Handshakes] = []
 
@@ -91,6 +97,7 @@ class Listener(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve `sockets`."""
         loop = asyncio.get_running_loop()
+        loop.set_exception_handler(Shortage())
         await self.lifespan.startup()
         make = self._make()
         self.servers = []
@@ -98,9 +105,9 @@ class Listener(uvicorn.Server):
             if self._certificate is not None:
                 self._shaking.append(self._handshakes(sock, self._certificate))
             elif sock.family == socket.AF_UNIX:
-                self.servers.append(await loop.create_unix_server(make, sock=sock, backlog=BACKLOG))
+                self.servers.append(await loop.create_unix_server(make, sock=sock, backlog=self._at_once))
             else:
-                self.servers.append(await loop.create_server(make, sock=sock, backlog=BACKLOG))
+                self.servers.append(await loop.create_server(make, sock=sock, backlog=self._at_once))
         if self._certificate is not None:
             self._watching = loop.create_task(self._certificate.watch())
         self.started = True

@@ -57,6 +57,10 @@ class Addresses:
         """Return whether `peer`, the socket's address or `unix`, is a proxy of our own."""
         return not self._trusts_nobody and self._known(peer)[1]
 
+    def name(self, peer: str) -> str:
+        """Return the address that `peer` itself is charged under: an IPv6 one is its prefix."""
+        return self._known(peer)[0]
+
     def caller(self, peer: str, fields: Mapping[bytes, bytes]) -> str:
         """Return the address charged for a request from `peer`; `fields` are its fields, repeated ones joined."""
         if self._trusts_nobody and ":" not in peer:

@@ -12,7 +12,7 @@ Rules
 2. When we close, our sending side closes first, and what still arrives is discarded for at most 2 s: an answer is not
    lost to a reset. Whatever is not taken or acknowledged by then is cut.
 3. Every fault is answered with a problem and counted, behind the answers still owed. A socket above
-   `max_connections_per_address` is closed unanswered and counted.
+   `max_connections_per_address`, or one too many of all (`crowd`), is closed unanswered and counted.
 4. Half a close is no goodbye: a caller that closes its sending side still gets its answers. Whether it is gone
    altogether shows when something is written: so a 100 is, which every client of HTTP/1.1 skips.
 5. Answers leave in the order of their requests. Reading pauses while `AHEAD` requests wait, while what waits of bodies
@@ -32,7 +32,8 @@ from uvicorn.server import ServerState
 from gateway.ports import Rejection
 from gateway.proxy.deadlines import Deadlines
 from gateway.proxy.ends import close_by_reset, hung_up
-from gateway.proxy.framing import WORK, Framing, State
+from gateway.proxy.framing import WORK, State
+from gateway.proxy.guest import Sparable
 from gateway.proxy.turn import Limits, Post, Turn
 from policies.units import SECOND, Micros
 
@@ -58,7 +59,7 @@ _SLOW_HEAD = Rejection(408, "request-timeout", "The head of the request took too
 _SLOW_BODY = Rejection(408, "request-timeout", "The body of the request took too long to arrive.")
 
 
-class Guard(Framing):
+class Guard(Sparable):
     """One connection of a listener."""
 
     def __init__(
@@ -80,24 +81,15 @@ class Guard(Framing):
         self._untaken = 0
         self._stalled_at = 0.0
         self._half_closed = False
-        self._entered = False
         #: Whether reading will go on by itself, and whether it rests for others' sake alone.
         self._going = self._yielding = False
 
     # The connection
 
-    def enter(self, peer: str) -> bool:
-        """Count it in before it is made, as under TLS; `peer` is "" on a unix socket. False if there are too many."""
-        self._entered = True
-        self.peer = peer or self.peer
-        return self.post.enter(self.peer)
-
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # narrowed as by uvicorn
-        """Take a connection, unless its address has enough of them."""
+        """Take a connection, unless there are enough of them."""
         super().connection_made(transport)
-        if self.client is not None and self.client[0] and not self._entered:
-            self.peer = self.client[0]
-        if self._entered or self.post.enter(self.peer):
+        if self._entered or self.enter(self.client[0] if self.client is not None else ""):
             self._within(self.post.limits.header_timeout_us)
         else:
             self.post.turned_away(self.peer)
@@ -107,7 +99,7 @@ class Guard(Framing):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection; whatever is under way learns that its caller is gone."""
         self.detach()
-        self.post.leave(self.peer)
+        self.post.leave(self)
         self._leave()
 
     def detach(self) -> None:
@@ -119,6 +111,7 @@ class Guard(Framing):
     def surrender(self) -> bytes:
         """Let go of the socket, which is another protocol's now; return what came for it."""
         self.flow.resume_reading()
+        self.post.crowd.doubled(self)
         self.detach()
         self._state = State.LINGER
         self._turn = None
@@ -269,6 +262,8 @@ class Guard(Framing):
         if turn is not self._turn:
             return
         self._turn = None
+        if not self.served:
+            self.prove()
         self.server_state.total_requests += 1
         if not keep_alive:
             self._queue.clear()

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from gateway.ports import Rejection
 from gateway.proxy.answer import Answer, Asked
+from gateway.proxy.crowd import Crowd
 from gateway.proxy.front import Front
 from gateway.proxy.guard import Guard, Limits, Post, Turn
 from gateway.proxy.parse import Head
@@ -19,7 +20,7 @@ from policies.request import RequestFacts
 __all__ = ["Door", "Lane", "lane"]
 
 #: Counted, never answered.
-_TOO_MANY = Rejection(0, "too-many-connections", "More connections of one address than max_connections_per_address.")
+_TOO_MANY = Rejection(0, "too-many-connections", "More connections than one address, or this process, may hold.")
 
 
 class Door:
@@ -29,7 +30,7 @@ class Door:
 
     def __init__(self, front: Front, limits: Limits) -> None:
         self.front = front
-        self.post = Post(limits, self._faulty, self._turned_away, self._trusts)
+        self.post = Post(limits, self._faulty, self._turned_away, Crowd(self._name, self._trusts))
 
     def _faulty(self, rejection: Rejection, peer: str) -> Answer:
         front = self.front
@@ -41,6 +42,9 @@ class Door:
 
     def _turned_away(self, peer: str) -> None:
         self.front.pipeline.reject(RequestFacts("", "", peer), _TOO_MANY, self.front.new_id())
+
+    def _name(self, peer: str) -> str:
+        return self.front.parser.name(peer)
 
     def _trusts(self, peer: str) -> bool:
         return self.front.parser.trusts(peer)

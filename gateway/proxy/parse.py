@@ -143,6 +143,10 @@ class Parser:
         """Return whether `peer` is a proxy of our own."""
         return self._addresses.trusts(peer)
 
+    def name(self, peer: str) -> str:
+        """Return the address that `peer` itself is charged under."""
+        return self._addresses.name(peer)
+
     def parse(self, head: Head) -> Parsed:
         """Return what `head` says, with a rejection if it cannot be passed on."""
         fields: dict[bytes, bytes] = {}

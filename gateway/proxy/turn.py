@@ -6,11 +6,12 @@ The guard knows framing, bounds and deadlines. What a request becomes is the bus
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.ports import Rejection
 from gateway.proxy.answer import Answer
+from gateway.proxy.crowd import Crowd, Guest
 from gateway.proxy.deadlines import Deadlines
 from policies.units import Micros
 
@@ -19,7 +20,7 @@ __all__ = ["Limits", "Post", "Turn"]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a caller may take of a connection; 0 connections per address is no cap."""
+    """What a caller may take of a connection; 0 connections, of an address or of all, is no cap."""
 
     max_header_bytes: int
     max_headers: int
@@ -27,38 +28,38 @@ class Limits:
     body_timeout_us: Micros
     keepalive_timeout_us: Micros
     max_connections_per_address: int
+    max_connections: int = 0
 
 
 @dataclass(slots=True)
 class Post:
     """What all connections of a listener share.
 
-    `faulty` counts a fault of the peer at an address and returns the answer; `turned_away` counts a socket above the
-    cap; `trusts` says whether a peer is a proxy of our own, which has no cap. `connections` counts by address.
+    `faulty` counts a fault of the peer at an address and returns the answer; `turned_away` counts a socket above a
+    cap; `crowd` has all of them.
     """
 
     limits: Limits
     faulty: Callable[[Rejection, str], Answer]
     turned_away: Callable[[str], None]
-    trusts: Callable[[str], bool]
+    crowd: Crowd
     draining: bool = False
-    connections: dict[str, int] = field(default_factory=dict)
     deadlines: Deadlines | None = None
 
-    def enter(self, peer: str) -> bool:
-        """Count a connection of `peer` in; False if its address has too many."""
-        held = self.connections.get(peer, 0) + 1
-        self.connections[peer] = held
-        cap = self.limits.max_connections_per_address
-        return not cap or held <= cap or self.trusts(peer)
+    @property
+    def connections(self) -> dict[str, int]:
+        """Connections by address."""
+        return self.crowd.counts()
 
-    def leave(self, peer: str) -> None:
+    def enter(self, guest: Guest, now: float) -> bool:
+        """Count a connection in; False if there are too many, of its address or of all."""
+        limits, crowd = self.limits, self.crowd
+        crowd.most = limits.max_connections
+        return crowd.enter(guest, limits.max_connections_per_address, now)
+
+    def leave(self, guest: Guest) -> None:
         """Count it out."""
-        left = self.connections[peer] - 1
-        if left:
-            self.connections[peer] = left
-        else:
-            del self.connections[peer]
+        self.crowd.leave(guest)
 
 
 class Turn(Protocol):

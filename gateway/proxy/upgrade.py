@@ -146,7 +146,7 @@ class Socket(WebSocketsSansIOProtocol):
         """Tell an end without a close frame from one with: uvicorn says 1005 of both."""
         if self.handshake_complete and self.conn.close_rcvd is None:
             self.queue.put_nowait({"type": "websocket.disconnect", "code": 1006, "reason": ""})
-        self._guard.post.leave(self._guard.peer)
+        self._guard.post.leave(self._guard)
         super().connection_lost(exc)
 
     def shutdown(self) -> None:

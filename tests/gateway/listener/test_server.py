@@ -105,24 +105,24 @@ async def test_handshake_counts_for_its_address(tmp_path: Path, origin: Origin, 
     path = authority.issue("localhost")
     most = {"max_connections_per_address": 3}
     async with wired(tmp_path, origin, certificate=Certificate(path, path), limits=most) as gateway:
-        here = gateway.door.post.connections
+        post = gateway.door.post
         silent = [await Caller.connect(gateway.address) for _ in range(2)]
         async with await Caller.connect(gateway.address, tls=trusting(authority), name="localhost") as third:
-            await until(lambda: here == {"127.0.0.1": 3})
+            await until(lambda: post.connections == {"127.0.0.1": 3})
             assert gateway.server.held == 3
             late = await Caller.connect(gateway.address)
             await late.until_closed(2)
             assert late.raw == b""
             assert gateway.rejections[-1][1] == "too-many-connections"
             async with await Caller.connect(gateway.address, source="127.0.0.2") as other:
-                await until(lambda: "127.0.0.2" in here)
+                await until(lambda: "127.0.0.2" in post.connections)
                 other.reset()
             await third.send(GOOD)
             assert (await third.response()).status == 200
         await silent[0].send(b"GET / HTTP/1.1\r\n\r\n")
         await silent[0].until_closed(2)
         silent[1].reset()
-        await until(lambda: here == {}, 3)
+        await until(lambda: post.connections == {}, 3)
         async with await Caller.connect(gateway.address, tls=trusting(authority), name="localhost") as again:
             await again.send(GOOD)
             assert (await again.response()).status == 200

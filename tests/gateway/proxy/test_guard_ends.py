@@ -146,3 +146,29 @@ async def test_drain_answers_and_closes(tmp_path: Path, origin: Origin) -> None:
             answer = await caller.response()
             assert (answer.status, answer.header("connection")) == (200, "close")
             caller.close()
+
+
+@on_both_loops
+async def test_room_is_made_by_who_waits(tmp_path: Path, origin: Origin) -> None:
+    """At the cap of all: without a head, or between two requests; never one that is owed an answer, nor another's."""
+    origin.on("/wait", HANG)
+    async with wired(tmp_path, origin, quota=PLENTY, limits={"max_connections": 4}) as gateway:
+        other = await Caller.connect(gateway.address, source="127.0.0.9")
+        waiting, headless, idle = [await Caller.connect(gateway.address) for _ in range(3)]
+        for caller in (other, idle):
+            await caller.send(GOOD)
+            assert (await caller.response()).status == 200
+        await waiting.send(request(target="/wait", token=T))
+        await headless.send(b"GET / HTTP/1.1\r\nHost: ")
+        await until(lambda: len(origin.seen) == 3)
+        for number in (7, 8):
+            caller = await Caller.connect(gateway.address, source=f"127.0.0.{number}")
+            await caller.send(GOOD)
+            assert (await caller.response()).status == 200
+        await headless.until_closed()
+        await idle.until_closed()
+        await other.send(GOOD)
+        assert (await other.response()).status == 200
+        assert gateway.door.post.connections == dict.fromkeys([f"127.0.0.{number}" for number in (9, 1, 7, 8)], 1)
+        assert gateway.rejections == []
+        waiting.close()

@@ -1,0 +1,69 @@
+"""A connection as one of many: its place among those of its address, and whether it can be spared.
+
+    before its handshake --> waits for a head --> under way --> waits for the next --> ...
+
+What it waits since is read off its deadline: no request pays for it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from gateway.proxy.framing import Framing, State
+from gateway.proxy.turn import Turn
+from policies.units import SECOND
+
+__all__ = ["Sparable"]
+
+
+class Sparable(Framing):
+    """One connection of a listener, before it is guarded."""
+
+    deadline: float
+    _turn: Turn | None
+    _queue: deque[Turn]
+
+    #: Whether a request was ever answered here.
+    served = False
+    #: Ends a handshake; set by whoever shakes hands.
+    break_off: Callable[[], object] | None = None
+    #: When it was counted in, in loop time; 0.0 while it is not.
+    _entered = 0.0
+
+    def enter(self, peer: str) -> bool:
+        """Count it in before it is made, as under TLS; `peer` is "" on a unix socket. False if there are too many."""
+        self.peer = peer or self.peer
+        self._entered = now = self.loop.time()
+        return self.post.enter(self, now)
+
+    def prove(self) -> None:
+        """Note that a request was answered here."""
+        self.served = True
+        self.post.crowd.proven(self)
+
+    def waits_since(self) -> float:
+        """Return since when it waits for its caller, in loop time; 0.0 if something is owed to the caller."""
+        if not self._is_made():
+            return self._entered
+        if self._turn is not None or self._queue or self._begun or self._receiving is not None or not self.deadline:
+            return 0.0
+        if self._state not in (State.IDLE, State.HEAD) or self._fault is not None or self._unfed:
+            return 0.0
+        if self.flow.read_paused or self.flow.write_paused:
+            return 0.0
+        limits = self.post.limits
+        idle = self.served and self._state is State.IDLE
+        return self.deadline - (limits.keepalive_timeout_us if idle else limits.header_timeout_us) / SECOND
+
+    def shed(self) -> None:
+        """Close it unanswered: its place is needed."""
+        if self._is_made():
+            self._state = State.LINGER
+            self.transport.abort()
+        elif self.break_off is not None:
+            self.break_off()
+
+    def _is_made(self) -> bool:
+        made: object = self.transport  # as uvicorn's protocols begin, it is None
+        return made is not None
