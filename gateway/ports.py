@@ -96,7 +96,8 @@ class Decision:
     `verdict` is None when the request was rejected before it could be judged. `sent` is set by the exchange as soon as
     the request head was written to an upstream: from there on the charge is kept. `status` is what the caller was told,
     0 if nothing was. `settled` guards against a second settlement. `decide_ns` is how long stages 1b to 5 took, 0 if
-    nobody measured it.
+    nobody measured it. `over_seats` says of a refusal by `connections` that the tenant held its part of the upstream's
+    seats: it waited for its own requests.
     """
 
     request_id: str
@@ -117,6 +118,7 @@ class Decision:
     exemption: str = ""
     class_raise_attempt: bool = False
     decide_ns: int = 0
+    over_seats: bool = False
     notes: dict[str, str] = field(default_factory=dict)
 
     @property

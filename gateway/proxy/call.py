@@ -12,12 +12,13 @@ Rules
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
 from gateway.proxy.failure import Failure
 
-__all__ = ["HELD", "Call", "Headers", "Receiver", "Sent"]
+__all__ = ["HELD", "Account", "Call", "Headers", "Receiver", "Sent"]
 
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 
@@ -88,6 +89,31 @@ class Sent(Protocol):
         ...
 
 
+class Account:
+    """What a tenant has of one upstream: seats it holds, and its calls that wait, in the order of arrival.
+
+    `since` orders accounts that hold the same; `tenant` None is a caller of whom nothing is known.
+    """
+
+    __slots__ = ("held", "line", "since", "tenant", "weight")
+
+    def __init__(self, tenant: str | None) -> None:
+        self.tenant = tenant
+        self.weight = 1.0
+        self.held = 0
+        self.since = 0
+        self.line: OrderedDict[Call, None] = OrderedDict()
+
+    @property
+    def ratio(self) -> float:
+        """Seats by weight."""
+        return self.held / self.weight
+
+
+#: Of calls that no pool has taken yet.
+_NOBODY = Account(None)
+
+
 class _Carrier(Protocol):
     """The connection that carries a call."""
 
@@ -113,7 +139,7 @@ class Call:
 
     __deletable__ = ("receiver",)  # compiled classes keep attributes otherwise
     __slots__ = (
-        "_line", "_size", "body_written", "carrier", "ended", "fields", "first_byte", "held", "host",
+        "_line", "_size", "account", "body_written", "carrier", "ended", "fields", "first_byte", "held", "host",
         "idempotent", "keeping", "left", "method", "over", "paused", "receiver", "retried", "sent", "target",
         "total_at", "wait_until", "writable",
     )  # fmt: skip
@@ -132,6 +158,7 @@ class Call:
         total_at: float,
     ) -> None:
         self._line = line
+        self.account = _NOBODY
         self.receiver = receiver
         self.method = method
         self.target = target

@@ -49,11 +49,11 @@ class _Home(Protocol):
 
     idle_timeout: float
 
-    def released(self, connection: Connection) -> None:
+    def released(self, connection: Connection, call: Call) -> None:
         """Take back a connection whose call ended cleanly: it may carry another."""
         ...
 
-    def ended(self, connection: Connection) -> None:
+    def ended(self, connection: Connection, call: Call) -> None:
         """Note that the call ended, and the connection with it."""
         ...
 
@@ -145,7 +145,7 @@ class Connection(asyncio.Protocol):
         call = self._detach()
         self.close()
         if call is not None:
-            self._home.ended(self)
+            self._home.ended(self, call)
             call.close().on_failed(Failure(kind, detail, self.peer.name))
 
     # What the call asks
@@ -177,9 +177,10 @@ class Connection(asyncio.Protocol):
 
     def drop(self) -> None:
         """Close, because the call was cancelled: nobody reads this response any more."""
-        self._detach()
+        call = self._detach()
         self.close()
-        self._home.ended(self)
+        if call is not None:
+            self._home.ended(self, call)
 
     # What the transport tells
 
@@ -324,10 +325,10 @@ class Connection(asyncio.Protocol):
         self._detach()
         receiver = call.close()
         if clean:
-            self._home.released(self)
+            self._home.released(self, call)
         else:
             self.close()
-            self._home.ended(self)
+            self._home.ended(self, call)
         receiver.on_done()
 
     def _detach(self) -> Call | None:

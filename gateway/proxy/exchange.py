@@ -232,6 +232,7 @@ class Exchange:
             idempotent=head.method in _IDEMPOTENT,
             host=parsed.host if way.preserve_host and parsed.host else None,
             first_byte_timeout_us=way.first_byte_timeout_us,
+            share=decision.verdict.plan.share if decision.verdict else None,
         )
         if decision.sent and parsed.length != 0:
             self._sink.want_body(True)
@@ -313,6 +314,7 @@ class Exchange:
         decision = self._decision
         if failure.kind is FailureKind.CONNECTIONS and not self._status and decision and decision.verdict:
             answer = self._front.refuser.no_connection(decision, decision.verdict, self._asked())
+            decision.over_seats = failure.over
             self._answer(answer)
             self._settle(Outcome.REFUSED, answer.status, Reason.CONNECTIONS.value)
             return

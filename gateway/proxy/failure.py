@@ -48,11 +48,15 @@ _STATUS = {
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One failed call. `detail` is a sentence that names no address; `address` is for logs, never for callers."""
+    """One failed call. `detail` is a sentence that names no address; `address` is for logs, never for callers.
+
+    `over` says of CONNECTIONS that the tenant held its part of the seats, so that it waited for its own calls.
+    """
 
     kind: FailureKind
     detail: str
     address: str = ""
+    over: bool = False
 
     @property
     def status(self) -> int:

@@ -22,6 +22,7 @@ from gateway.proxy.ids import RequestIds
 from gateway.proxy.leg import Place
 from gateway.proxy.parse import Parsed, Parser
 from gateway.proxy.refuse import Refuser
+from policies.charge import ShareCharge
 from policies.classify import Classifier
 from policies.policy import PolicySet
 from policies.problem import Wording
@@ -36,7 +37,7 @@ _PROCESS = secrets.token_hex(4)
 class Caller(Protocol):
     """What an exchange needs of an upstream; `gateway.proxy.upstream.Upstream` says more."""
 
-    def call(
+    def call(  # noqa: PLR0913 - as there
         self,
         method: bytes,
         target: bytes,
@@ -47,6 +48,7 @@ class Caller(Protocol):
         idempotent: bool,
         host: bytes | None = None,
         first_byte_timeout_us: int | None = None,
+        share: ShareCharge | None = None,
     ) -> Sent:
         """Send a request as soon as a connection is there, and its response to `receiver`."""
         ...

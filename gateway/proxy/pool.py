@@ -6,8 +6,9 @@ Rules
 2. A seat of `concurrency` belongs to a call from when it leaves the line until it ends.
 3. Handing over is one synchronous step: what comes free goes to a running call or to the idle, and no task has to wake
    up for it. So a caller that leaves at that moment takes nothing with it.
-4. First come, first served: no call passes one that waits. A connection that comes free is given first to the oldest
-   call that is still connecting; the connection it was making serves whoever is next.
+4. Of one tenant, first come, first served; between tenants, whoever has the fewest seats by weight (`seats`). A
+   connection that comes free is given first to the oldest call that is still connecting, which has its seat already;
+   the connection it was making serves whoever is next.
 5. One timer for all deadlines, running while there is a connection or somebody in the line: a deadline is kept within
    `TICK`, and a call costs no timer of its own.
 """
@@ -17,14 +18,16 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gateway.proxy.addresses import Addresses, Peer
-from gateway.proxy.call import Call
+from gateway.proxy.call import Account, Call
 from gateway.proxy.connection import Connection
 from gateway.proxy.dial import Dialler, NotConnectedError
 from gateway.proxy.failure import Failure, FailureKind
 from gateway.proxy.retry import RetryBudget
+from gateway.proxy.seats import Seats
+from policies.charge import ShareCharge
 
 __all__ = ["TICK", "Attempt", "Limits", "Pool"]
 
@@ -32,6 +35,7 @@ __all__ = ["TICK", "Attempt", "Limits", "Pool"]
 TICK = 0.05
 
 _TOO_MANY = Failure(FailureKind.CONNECTIONS, "no connection to the upstream came free in time")
+_OVER_SHARE = replace(_TOO_MANY, over=True)
 _SHUT_DOWN = Failure(FailureKind.CLOSED, "the gateway is stopping or was reconfigured, and waits no longer")
 
 
@@ -70,7 +74,7 @@ class Pool:
         self._line: OrderedDict[Call, None] = OrderedDict()
         self._connecting: OrderedDict[Call, Attempt] = OrderedDict()
         self._attempts: set[Attempt] = set()
-        self._seated = 0
+        self._seats = Seats(limits.seats)
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
         self._empty = asyncio.Event()
@@ -91,42 +95,47 @@ class Pool:
 
     # What calls ask
 
-    def submit(self, call: Call) -> None:
-        """Carry `call` as soon as there is a connection."""
+    def submit(self, call: Call, share: ShareCharge | None) -> None:
+        """Carry `call` as soon as there is a connection and a seat of its tenant's."""
         self._budget.deposit()
+        now = self._loop.time()
+        account = call.account = self._seats.account(share, now)
         if self._closed:
             self._loop.call_soon(_end, call, _SHUT_DOWN)
-        elif self._line or not self._start(call):
-            now = self._loop.time()
+        elif self._line or not self._start(call, account, now):
             call.wait_until = min(now + self._limits.connect_timeout, call.total_at)
             self._line[call] = None
+            self._seats.wait(account, call)
             self._wake()
+            if len(self._line) > 1:
+                self._pump()
 
     def withdraw(self, call: Call) -> None:
         """Forget `call`, which no connection carries."""
         if call in self._line:
-            del self._line[call]
+            self._leave(call)
+            self._pump()
             return
         attempt = self._connecting.pop(call, None)
         if attempt is not None:
             attempt.call = None
             if attempt.task is not None:
                 attempt.task.cancel()
-            self._seated -= 1
+            self._seats.give(call.account)
             self._pump()
 
     # What connections tell
 
-    def released(self, connection: Connection) -> None:
+    def released(self, connection: Connection, call: Call) -> None:
         """Take back a connection whose call ended cleanly: it may carry another."""
         connection.peer.load -= 1
-        self._seated -= 1
+        self._seats.give(call.account)
         self._offer(connection)
 
-    def ended(self, connection: Connection) -> None:
+    def ended(self, connection: Connection, call: Call) -> None:
         """Free the seat of a call that ended its connection; the slot is free after `lost`."""
         connection.peer.load -= 1
-        self._seated -= 1
+        self._seats.give(call.account)
 
     def repeat(self, connection: Connection, call: Call) -> bool:
         """Take `call`, of which nothing was answered, to a new connection; false if the retry budget is spent."""
@@ -149,19 +158,18 @@ class Pool:
 
     # Handing over
 
-    def _start(self, call: Call) -> bool:
-        """Give `call` a connection or begin to make one; false if it must wait for either."""
-        if self._seated >= self._limits.seats:
+    def _start(self, call: Call, account: Account, now: float) -> bool:
+        """Give `call` a connection or begin to make one; false if it must wait for either, or for a seat."""
+        if not self._seats.take(account, now):
             return False
-        now = self._loop.time()
         self.addresses.refresh(now)
         peer = self.addresses.choose(now)
         connection = self._idle(peer, call) if peer is not None else None
         if connection is None and len(self._attempts) + len(self.connections) >= self._limits.connections:
             connection = self._any_idle(call)
             if connection is None:
+                self._seats.give(account)
                 return False
-        self._seated += 1
         if connection is None:
             self._attempt(call, peer)
         else:
@@ -206,12 +214,21 @@ class Pool:
     def _pump(self) -> None:
         """Serve the line as far as there are seats and slots."""
         while self._line:
-            call = next(iter(self._line))
-            del self._line[call]
-            if not self._start(call):
-                self._line[call] = None
-                self._line.move_to_end(call, last=False)
+            now = self._loop.time()
+            account = self._seats.first(now)
+            if account is None:
                 return
+            call = next(iter(account.line))
+            # Out of its tenant's line first: what starts may call back, and come here again.
+            self._seats.leave(account, call)
+            if not self._start(call, account, now):
+                self._seats.back(account, call)
+                return
+            self._line.pop(call, None)
+
+    def _leave(self, call: Call) -> None:
+        del self._line[call]
+        self._seats.leave(call.account, call)
 
     # Connecting
 
@@ -254,7 +271,7 @@ class Pool:
         call, attempt.call = attempt.call, None
         if call is not None:
             del self._connecting[call]
-            self._seated -= 1
+            self._seats.give(call.account)
             _end(call, failure)
         self._pump()
 
@@ -281,8 +298,9 @@ class Pool:
             call = next(iter(self._line))
             if call.wait_until > now:
                 break
-            del self._line[call]
-            _end(call, _TOO_MANY)
+            within = self._seats.within(call.account)
+            self._leave(call)
+            _end(call, _TOO_MANY if within else _OVER_SHARE)
         if self.connections or self._line:
             self._wake()
 
@@ -301,7 +319,9 @@ class Pool:
         """End everything now."""
         self.close()
         while self._line:
-            _end(self._line.popitem(last=False)[0], _SHUT_DOWN)
+            call = next(iter(self._line))
+            self._leave(call)
+            _end(call, _SHUT_DOWN)
         for call in list(self._connecting):
             self.withdraw(call)
             _end(call, _SHUT_DOWN)

@@ -38,11 +38,11 @@ class Tally(IntEnum):
     OWN = 4
     #: Refused by share or backstop, beyond what its own limits would have let through: counts as own.
     BEYOND = 5
-    #: Refused over its fair share.
+    #: Refused over its fair share, of the backstop or of an upstream's seats.
     OVER = 6
-    #: Refused by share or backstop within its fair share: must not happen.
+    #: Refused by share, backstop or connections within its fair share: must not happen.
     WITHIN = 7
-    #: Refused by something else it has no part in: class, posture, connections.
+    #: Refused by something else it has no part in: class, posture.
     OTHERS = 8
     REJECTED = 9
     #: A refusal that was not enforced.

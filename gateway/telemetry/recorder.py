@@ -30,7 +30,7 @@ from gateway.telemetry.windows import breathing
 from policies.policy import Mode, PolicySet
 from policies.request import REJECTED, Class, Kind
 from policies.units import SECOND, Micros
-from policies.verdict import OWN_LIMITS, Outcome, Reason, Verdict, reason_of
+from policies.verdict import OWN_LIMITS, Outcome, Reason, reason_of
 
 __all__ = ["Telemetry"]
 
@@ -222,7 +222,7 @@ class Telemetry:
         tenant = decision.principal.tenant
         outcome = decision.outcome
         if outcome is Outcome.REFUSED:
-            tally = _refusal(decision.limit, decision.verdict)
+            tally = _refusal(decision)
             return self._codebook.code(tally, decision.cls, decision.limit), tenant
         if outcome is Outcome.REJECTED:
             proven = decision.principal.kind in _PROVEN and decision.status not in (400, 401)
@@ -255,12 +255,14 @@ class Telemetry:
         return shadow
 
 
-def _refusal(limit: str, verdict: Verdict | None) -> Tally:
-    """Return whose doing an enforced refusal by `limit` was."""
-    reason = reason_of(limit)
+def _refusal(decision: Decision) -> Tally:
+    """Return whose doing an enforced refusal was."""
+    reason, verdict = reason_of(decision.limit), decision.verdict
     if reason in OWN_LIMITS:
         return Tally.OWN
-    if verdict is None or verdict.admitted:  # connections: refused after the verdict
+    if reason is Reason.CONNECTIONS:  # refused after the verdict
+        return Tally.OVER if decision.over_seats else Tally.WITHIN
+    if verdict is None or verdict.admitted:
         return Tally.OTHERS
     if verdict.reading.beyond_own:
         return Tally.BEYOND

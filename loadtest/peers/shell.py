@@ -22,6 +22,7 @@ from gateway.proxy.asgi import Proxy
 from gateway.proxy.call import Headers, Receiver, Sent
 from gateway.proxy.failure import Failure, FailureKind
 from gateway.proxy.front import Caller, Front
+from policies.charge import ShareCharge
 
 __all__ = ["main"]
 
@@ -70,6 +71,7 @@ class _AiohttpUpstream:
         idempotent: bool,
         host: bytes | None = None,
         first_byte_timeout_us: int | None = None,
+        share: ShareCharge | None = None,
     ) -> Sent:
         """Send a request, and its response to `receiver`."""
         fields = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]

@@ -44,6 +44,7 @@ def test_a_request_and_its_response(house: House) -> None:
     exchange, told = house.begin(head("/a?b", accept="*/*"))
     call = house.call
     assert (call.method, call.target, call.length) == (b"GET", b"/a?b", 0)
+    assert call.options.pop("share").tenant == "acme"
     assert call.options == {"idempotent": True, "host": None, "first_byte_timeout_us": None}
     call.respond(201, [(b"Content-Length", b"4")], b"ab", b"cd")
     assert (told.status, told.body, told.end_, told.field("content-length")) == (201, b"abcd", "end", "4")

@@ -101,6 +101,7 @@ class Event:
         facts = RequestFacts("GET", self.path, "192.0.2.1")
         decision = Decision("01JE", facts, principal, self.cls, -1, self.now - 5000)
         decision.outcome, decision.status, decision.limit = self.outcome, self.status, self.limit
+        decision.over_seats = self.over
         if self.judged:
             decision.verdict = self._verdict()
         if self.code:

@@ -44,11 +44,16 @@ def _offered(events: Sequence[Event]) -> list[Event]:
 def _in_profile(events: Sequence[Event]) -> list[Event]:
     def excused(event: Event) -> bool:
         own = event.outcome == "refused" and event.limit in OWN
-        beyond = event.outcome == "refused" and event.beyond and event.limit != "connections"
+        beyond = event.outcome == "refused" and _beyond(event)
         early = event.outcome == "aborted" and not event.judged
         return own or beyond or early
 
     return [event for event in _offered(events) if not excused(event)]
+
+
+def _beyond(event: Event) -> bool:
+    """Return whether its own limits would have refused it too; of seats of an upstream nobody can say so."""
+    return event.beyond and event.limit != "connections"
 
 
 def _row(tenant: str, events: Sequence[Event]) -> dict[str, object]:
@@ -56,7 +61,7 @@ def _row(tenant: str, events: Sequence[Event]) -> dict[str, object]:
     outcomes = Counter(event.outcome.value for event in offered)
     refused = [event for event in offered if event.outcome == "refused"]
     own = [event for event in refused if event.limit in OWN]
-    shared = [event for event in refused if event not in own and event.limit != "connections"]
+    shared = [event for event in refused if event not in own]
     return {
         "tenant": tenant,
         "offered": len(offered),
@@ -67,9 +72,9 @@ def _row(tenant: str, events: Sequence[Event]) -> dict[str, object]:
         "success": _ratio(outcomes["served"], len(offered)),
         "in_profile_success": _ratio(outcomes["served"], len(_in_profile(events))),
         "throttled_fraction": _ratio(len(refused), len(offered)),
-        "share_over": any(event.over or event.beyond or event.limit == "share" for event in shared),
+        "share_over": any(event.over or _beyond(event) or event.limit == "share" for event in shared),
         "within_share_refused": sum(
-            event.limit == "backstop" and not event.over and not event.beyond for event in shared
+            event.limit in {"backstop", "connections"} and not event.over and not _beyond(event) for event in shared
         ),
     }
 

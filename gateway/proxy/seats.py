@@ -1,0 +1,189 @@
+"""Who holds the seats of one upstream: shared max-min by the weight of tenants once they are all wanted.
+
+Rules
+1. A seat is held by the tenant whose request it carries, from when the call leaves the line until it ends. Nobody's
+   seat is taken away: what is shared is the next one.
+2. A tenant that holds none may take any free seat. One that holds some may take another while it holds less than 15
+   times what is free, by weight: `held / weight < 15 * free * tenants / weights`, of the tenants that hold a seat or
+   wait for one. So the first tenant leaves a sixteenth of the seats free, however slow its requests are, and whoever
+   comes next finds one at once; that one leaves a sixteenth of the rest. It is the dynamic threshold for shared buffers
+   (Choudhury and Hahne, 1998).
+3. Of fewer than sixteen seats rule 2 keeps none free, and a tenant alone has them all. Where requests of more than one
+   were seen within `MEMORY`, the last seat of any number is for a tenant that holds none.
+4. A free seat goes to the waiting tenant that holds the fewest by weight, of equals to the one that has waited longest.
+   Tenants under rule 2 are in the same order, so the first of them is the only one to ask.
+5. An account is kept while its tenant holds or waits; of the others a thousand, so that a call makes none.
+
+A tenant nobody listed has an account of its own, of weight 1; all callers without a credential have one together.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+
+from gateway.proxy.call import Account, Call
+from policies.charge import ShareCharge
+
+__all__ = ["MEMORY", "Seats"]
+
+#: Seconds for which a tenant is reckoned with that asks for nothing.
+MEMORY = 60.0
+
+#: How many times the free seats a tenant may hold.
+_TIMES_FREE = 15.0
+
+#: Accounts kept of tenants that hold and want nothing, and entries of the queue beyond those that count.
+_SPARE = 1_024
+
+
+class Seats:
+    """The seats of one upstream. Times are loop time."""
+
+    __slots__ = (
+        "_accounts", "_active", "_arrivals", "_free", "_last", "_mixed_at", "_queue", "_seats", "_waiting", "_weights",
+    )  # fmt: skip
+
+    def __init__(self, seats: int) -> None:
+        self._seats = seats
+        self._accounts: dict[str | None, Account] = {}
+        self._queue: list[tuple[float, int, Account]] = []
+        self._waiting = self._active = self._arrivals = 0
+        self._weights = 0.0
+        self._last: Account | None = None
+        self._mixed_at = -MEMORY
+        self._free = seats
+
+    def __len__(self) -> int:
+        """How many accounts are kept."""
+        return len(self._accounts)
+
+    @property
+    def taken(self) -> int:
+        """Seats that are held."""
+        return self._seats - self._free
+
+    def account(self, share: ShareCharge | None, now: float) -> Account:
+        """Return the account of a tenant that asks, with the weight it has now."""
+        tenant = None if share is None else share.tenant
+        account = self._accounts.get(tenant)
+        if account is None:
+            account = self._open(tenant)
+        if share is not None and share.weight != account.weight:
+            self._reweigh(account, share.weight)
+        if account is not self._last:
+            if self._last is not None:
+                self._mixed_at = now
+            self._last = account
+        return account
+
+    def may(self, account: Account, now: float) -> bool:
+        """Return whether `account` may take a seat now."""
+        free = self._free
+        if not account.held:
+            return free > 0
+        if free <= 1 and (free <= 0 or now - self._mixed_at < MEMORY):
+            return False
+        return account.held * self._weights < _TIMES_FREE * free * self._active * account.weight
+
+    def within(self, account: Account) -> bool:
+        """Return whether a waiting `account` holds less than its part of the seats, but for those kept free."""
+        seats = self._seats - max(1, self._seats // 16) if self._seats > 1 else 1
+        return account.held * self._weights < seats * account.weight
+
+    def take(self, account: Account, now: float) -> bool:
+        """Give it a seat, if it may take one (`may`, without the price of a call)."""
+        free = self._free
+        held = account.held
+        if held:
+            if free <= 1 and (free <= 0 or now - self._mixed_at < MEMORY):
+                return False
+            if held * self._weights >= _TIMES_FREE * free * self._active * account.weight:
+                return False
+        elif free <= 0:
+            return False
+        self._free = free - 1
+        account.held = held + 1
+        if account.line:
+            self._push(account)
+        elif not held:
+            self._active += 1
+            self._weights += account.weight
+        return True
+
+    def give(self, account: Account) -> None:
+        """Take its seat back."""
+        self._free += 1
+        account.held -= 1
+        if account.line:
+            self._push(account)
+        elif not account.held:
+            self._rest(account)
+
+    # The line
+
+    def wait(self, account: Account, call: Call) -> None:
+        """Let `call` wait behind those of its tenant."""
+        if not account.line:
+            if not account.held:
+                self._active += 1
+                self._weights += account.weight
+            self._waiting += 1
+            self._arrivals += 1
+            account.since = self._arrivals
+            self._push(account)
+        account.line[call] = None
+
+    def back(self, account: Account, call: Call) -> None:
+        """Let `call`, which was taken out of the line, wait before those of its tenant."""
+        since = account.since
+        self.wait(account, call)
+        account.line.move_to_end(call, last=False)
+        if since != account.since:
+            account.since = since
+            self._push(account)
+
+    def leave(self, account: Account, call: Call) -> None:
+        """Let it wait no more, if it does."""
+        if call not in account.line:
+            return
+        del account.line[call]
+        if not account.line:
+            self._waiting -= 1
+            if not account.held:
+                self._rest(account)
+
+    def first(self, now: float) -> Account | None:
+        """Return whose turn it is, None if nobody waits who may take a seat."""
+        queue = self._queue
+        while queue:
+            ratio, since, account = queue[0]
+            if account.line and ratio == account.ratio and since == account.since:
+                return account if self.may(account, now) else None
+            heappop(queue)
+        return None
+
+    def _push(self, account: Account) -> None:
+        heappush(self._queue, (account.ratio, account.since, account))
+        if len(self._queue) > 2 * self._waiting + _SPARE:
+            waiting = [each for each in self._accounts.values() if each.line]
+            self._queue = [(each.ratio, each.since, each) for each in waiting]
+            heapify(self._queue)
+
+    # Accounts
+
+    def _open(self, tenant: str | None) -> Account:
+        if len(self._accounts) >= _SPARE + self._active:
+            self._accounts = {name: each for name, each in self._accounts.items() if each.held or each.line}
+        account = self._accounts[tenant] = Account(tenant)
+        return account
+
+    def _reweigh(self, account: Account, weight: float) -> None:
+        if account.held or account.line:
+            self._weights += weight - account.weight
+        account.weight = weight
+        if account.line:
+            self._push(account)
+
+    def _rest(self, account: Account) -> None:
+        self._active -= 1
+        self._weights = self._weights - account.weight if self._active else 0.0
