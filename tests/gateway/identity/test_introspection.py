@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -176,8 +176,8 @@ async def test_silence_is_bounded_and_told(
         assert found.rejection is UNAVAILABLE
         assert (found.principal.kind, found.posture) == (Kind.REJECTED, "closed")
         arrived = len(up.seen)
-        assert (await asked.who("another")).rejection is UNAVAILABLE
-        assert len(up.seen) == arrived, "for a moment after a failure nobody waits for another"
+        assert (await asked.who("good")).rejection is UNAVAILABLE
+        assert len(up.seen) == arrived, "for a moment after its failure a token is left alone"
         assert asked.resolver.introspection is not None
         assert "posture closed decides" in (asked.resolver.introspection.warning() or "")
         up.on("/introspect", knows)
@@ -220,6 +220,59 @@ async def test_one_address_keeps_nobody_elses_token_from_being_asked_about(tmp_p
         refused = [one.rejection for one in await asyncio.gather(*flood)]
         assert (refused.count(INVALID), refused.count(UNAVAILABLE)) == (16, 184)
         assert len(up.seen) == 17
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 413, 414, 422])
+async def test_an_odd_token_is_its_own_trouble(tmp_path: Path, up: Origin, status: int) -> None:
+    """From however many addresses: what the service makes of one token says nothing of the next."""
+    up.on("/introspect", odd(Answer(status=status)))
+    async with asking(tmp_path, up) as asked:
+        for number in range(12):
+            assert (await asked.who(f"odd-{number}", f"192.0.2.{number}")).rejection is UNAVAILABLE
+        assert (await asked.who("good" * 10)).rejection is None
+
+
+def odd(answer: Answer) -> Callable[[Seen], Answer]:
+    """Return a service that answers so while an odd token was the last to be seen, told by its length."""
+    return lambda seen: knows(seen) if int(seen.header("content-length") or 0) > 70 else answer
+
+
+@pytest.mark.parametrize("status", [500, 503, 429])
+async def test_an_outage_is_what_several_addresses_meet(
+    tmp_path: Path, up: Origin, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One stranger cannot make it; then nobody is asked for a moment, and the first answer ends it."""
+    monkeypatch.setattr(introspecting, "_DOWN", 300_000)
+    up.on("/introspect", odd(Answer(status=status)))
+    good = "good" * 10
+    async with asking(tmp_path, up) as asked:
+        for number in range(12):
+            await asked.who(f"odd-{number}", "192.0.2.66")
+        assert (await asked.who(good)).rejection is None
+        for number in range(3):
+            await asked.who(f"odder-{number}", f"192.0.2.{number}")
+        arrived = len(up.seen)
+        assert (await asked.who(good + "2")).rejection is UNAVAILABLE
+        assert len(up.seen) == arrived
+        await asyncio.sleep(0.35)
+        assert (await asked.who(good + "2")).rejection is None
+        assert (await asked.who(good + "3")).rejection is None
+
+
+async def test_a_token_in_use_waits_for_no_second_answer(tmp_path: Path, up: Origin) -> None:
+    """It is asked about again before its answer ends; revoked, it is refused by then."""
+    async with asking(tmp_path, up, cache="400ms") as asked:
+        await asked.who("good")
+        assert asked.resolver.ask is not None
+        for number in range(60):
+            assert asked.resolver.ask(bearer("good"), ADDRESS, lambda: None) is None, number
+            assert asked.resolver.resolve(bearer("good"), ADDRESS, preflight=False).rejection is None
+            await asyncio.sleep(0.02)
+        assert len(up.seen) >= 4
+        up.on("/introspect", Answer(body=b'{"active": false}'))
+        async with asyncio.timeout(2):
+            while (await asked.who("good")).rejection is not INVALID:
+                await asyncio.sleep(0.02)
 
 
 async def test_only_what_nobody_else_knows_is_asked_about(tmp_path: Path, up: Origin) -> None:
