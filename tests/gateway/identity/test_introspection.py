@@ -275,6 +275,19 @@ async def test_a_token_in_use_waits_for_no_second_answer(tmp_path: Path, up: Ori
                 await asyncio.sleep(0.02)
 
 
+async def test_what_was_good_does_not_stand_behind_strangers(tmp_path: Path, up: Origin) -> None:
+    """Forty addresses keep every turn busy with tokens that are slow to judge; a known one is judged before them."""
+    async with asking(tmp_path, up, cache="0s") as asked:
+        good = "good" * 10
+        assert (await asked.who(good)).rejection is None
+        up.on("/introspect", odd(Answer(body=b'{"active": false}', delay=1.0)))
+        flood = [asyncio.create_task(asked.who(f"odd-{n}", f"192.0.2.{n}")) for n in range(40)]
+        await asyncio.sleep(0.2)
+        assert (await asked.who(good)).rejection is None
+        assert not any(one.done() for one in flood)
+        assert {one.rejection for one in await asyncio.gather(*flood)} == {INVALID}
+
+
 async def test_only_what_nobody_else_knows_is_asked_about(tmp_path: Path, up: Origin) -> None:
     """Our own tokens, tokens of configured issuers, two credentials, none, and what is no token stay here."""
     async with asking(tmp_path, up) as asked:
