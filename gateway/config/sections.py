@@ -216,7 +216,7 @@ class WebsocketSection(Table):
     origins: tuple[Origin, ...] = option(("*",), doc="Origins that may open one")
     max_per_tenant: Annotated[int, count(1, 1_000_000)] = option(1000, doc="Most open at once, per tenant")
     max_message: Annotated[int, size(1)] = option("1MiB", doc="Longest message")
-    idle_timeout: Wait = option("5m", doc="Without a frame either way")
+    idle_timeout: Wait = option("5m", doc="Without a message either way")
     max_lifetime: Wait = option("24h", doc="Of one connection")
 
 

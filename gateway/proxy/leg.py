@@ -3,7 +3,9 @@
 Rules
 1. No extension is offered: frames are passed on as they are, never inflated.
 2. The handshake carries the caller's target and fields as any request would, and nothing of the caller's own leg.
-3. Errors of sockets, TLS and handshakes end here: `open_leg` raises OSError, TimeoutError, or `websockets`'
+3. Frames take turns with everybody else's, and nothing is read while the upstream does not take what is written to it.
+   Only the last of pings that came together is answered (RFC 6455 section 5.5.3).
+4. Errors of sockets, TLS and handshakes end here: `open_leg` raises OSError, TimeoutError, or `websockets`'
    InvalidHandshake, of which InvalidStatus carries a response that may be passed on.
 """
 
@@ -16,17 +18,22 @@ from dataclasses import dataclass
 
 from websockets.asyncio.client import ClientConnection
 from websockets.client import ClientProtocol
+from websockets.frames import DATA_OPCODES, Frame
 from websockets.http11 import Request
 from websockets.protocol import Event
 from websockets.typing import Subprotocol
 from websockets.uri import WebSocketURI
 
 from gateway.ports import Headers
+from gateway.proxy.intake import Intake
 
 __all__ = ["CLOSE_SECONDS", "Leg", "Place", "Shake", "open_leg"]
 
 #: How long a closing handshake may take on the upstream's side.
 CLOSE_SECONDS = 2.0
+
+_PONG = b"\x8a"
+_QUEUE = "queue"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +86,62 @@ class _Client(ClientProtocol):
         self._shake.sent()
         super().send_request(request)
 
+    def data_to_send(self) -> list[bytes]:
+        writes = super().data_to_send()
+        pongs = [one for one in writes if one[:1] == _PONG]
+        return pongs[-1:] + [one for one in writes if one[:1] != _PONG] if len(pongs) > 1 else writes
+
 
 class Leg(ClientConnection):
-    """The connection. `heard` is when octets last came, in loop time."""
+    """The connection. `heard` is when a message last came, in loop time."""
 
     def __init__(self, shake: Shake) -> None:
         super().__init__(_Client(shake), ping_interval=None, close_timeout=CLOSE_SECONDS)
         self.heard = self.loop.time()
+        self._pieces = 0
+        self._intake = Intake(self.loop, self._take)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Govern what is read."""
+        super().connection_made(transport)
+        self._intake.attach(self.transport)
+        self.recv_messages.pause = lambda: self._intake.bar(_QUEUE)
+        self.recv_messages.resume = lambda: self._intake.unbar(_QUEUE)
+
+    def data_received(self, data: bytes) -> None:
+        """Take frames, in turns."""
+        self._intake.feed(data)
+
+    def _take(self, data: bytes) -> int:
+        self._pieces = 0
+        super().data_received(data)
+        return self._pieces
+
+    def eof_received(self) -> None:
+        """Take what is left."""
+        self._intake.flush()
+        super().eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Watch no longer."""
+        self._intake.leave()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Read nothing either: answers to what is read would only wait."""
+        super().pause_writing()
+        self._intake.choke()
+
+    def resume_writing(self) -> None:
+        """Read on."""
+        super().resume_writing()
+        self._intake.unchoke()
 
     def process_event(self, event: Event) -> None:
-        """Note the time."""
-        self.heard = self.loop.time()
+        """Note the time of a message; pings alone are no traffic."""
+        self._pieces += 1
+        if not isinstance(event, Frame) or event.opcode in DATA_OPCODES:
+            self.heard = self.loop.time()
         super().process_event(event)
 
 

@@ -5,7 +5,10 @@ Rules
    by the lane. So whatever is answered after that was decided by the app, and counted there.
 2. The app sees the head as the guard froze it, through a scope extension, and octets that came behind it come after.
 3. A connection stays counted for its address until it is closed.
-4. A drain does not end a WebSocket; the end of the drain does, with 1012 (Service Restart).
+4. One caller's frames take turns with everybody else's; nothing is read while the caller does not take what is written
+   to it. Only the last of pings that came together is answered (RFC 6455 section 5.5.3), and a message has at most
+   `FRAGMENTS` fragments.
+5. A drain does not end a WebSocket; the end of the drain does, with 1012 (Service Restart).
 """
 
 from __future__ import annotations
@@ -18,17 +21,25 @@ from typing import TYPE_CHECKING, Any
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from gateway.ports import Headers, Rejection
+from gateway.proxy.intake import Intake
 from gateway.proxy.parse import Head
 
 if TYPE_CHECKING:
+    from uvicorn._types import ASGIReceiveEvent, ASGISendEvent
+    from websockets.frames import Frame
     from websockets.http11 import Request
 
     from gateway.proxy.guard import Guard
 
-__all__ = ["EXTENSION", "HandOver", "Wire", "asks", "malformed"]
+__all__ = ["EXTENSION", "FRAGMENTS", "HandOver", "Wire", "asks", "malformed"]
 
 #: Names our scope extension, a `Wire`.
 EXTENSION = "evenhand.wire"
+#: Fragments of one message: empty ones are work and memory without a body.
+FRAGMENTS = 4096
+
+_PONG = b"\x8a"
+_QUEUE = "queue"
 
 _KEY = re.compile(rb"[A-Za-z0-9+/]{22}==")
 _SUBPROTOCOLS = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+(?:[ \t]*,[ \t]*[!#$%&'*+.^_`|~0-9A-Za-z-]+)*")
@@ -37,7 +48,7 @@ _MALFORMED = Rejection(400, "bad-request", "The WebSocket handshake is not one o
 
 @dataclass(slots=True)
 class Wire:
-    """What ASGI does not say: the head as it came, when octets last came (loop time), whether the server stops."""
+    """What ASGI does not say: the head as it came, when a message last came (loop time), whether the server stops."""
 
     head: Head
     heard: Callable[[], float]
@@ -115,6 +126,8 @@ class Socket(WebSocketsSansIOProtocol):
         super().__init__(guard.config, guard.server_state, guard.app_state, guard.loop)
         self._guard = guard
         self._heard = self.loop.time()
+        self._pieces = 0
+        self._intake = Intake(self.loop, self._take)
         self._wire = Wire(head, lambda: self._heard)
 
     def take(self, rest: bytes) -> None:
@@ -122,7 +135,8 @@ class Socket(WebSocketsSansIOProtocol):
         transport = self._guard.transport
         self.connection_made(transport)
         transport.set_protocol(self)
-        self.data_received(_handshake(self._wire.head.headers))
+        super().data_received(_handshake(self._wire.head.headers))
+        self._intake.attach(transport)
         if rest:
             self.data_received(rest)
 
@@ -138,15 +152,90 @@ class Socket(WebSocketsSansIOProtocol):
         extensions[EXTENSION] = self._wire
 
     def data_received(self, data: bytes) -> None:
-        """Note the time."""
-        self._heard = self.loop.time()
+        """Take frames, in turns."""
+        self._intake.feed(data)
+
+    def _take(self, data: bytes) -> int:
+        self._pieces = 0
         super().data_received(data)
+        return self._pieces
+
+    def eof_received(self) -> None:
+        """Take what is left."""
+        self._intake.flush()
+        super().eof_received()
+
+    def handle_text(self, event: Frame) -> None:
+        """Note the time."""
+        self._hear()
+        super().handle_text(event)
+
+    def handle_bytes(self, event: Frame) -> None:
+        """Note the time."""
+        self._hear()
+        super().handle_bytes(event)
+
+    def handle_cont(self, event: Frame) -> None:
+        """Take a fragment, unless there are too many."""
+        self._hear()
+        if self.close_sent:
+            return
+        if len(self.frames) >= FRAGMENTS:
+            self.frames = []
+            self.conn.fail(1009, "too many fragments")
+            self.handle_parser_exception()
+            return
+        super().handle_cont(event)
+
+    def handle_ping(self) -> None:
+        """Answer the last of the pings that came together: all their answers wait when the first is handled."""
+        self._pieces += 1
+        output = self.conn.data_to_send()
+        pongs = [one for one in output if one[:1] == _PONG]
+        output = pongs[-1:] + [one for one in output if one[:1] != _PONG]
+        if output:
+            self.transport.write(b"".join(output))
+
+    def _hear(self) -> None:
+        self._pieces += 1
+        self._heard = self.loop.time()
+
+    def send_receive_event_to_app(self) -> None:
+        """Read nothing until the app has taken it."""
+        super().send_receive_event_to_app()
+        if self.read_paused:
+            self._intake.bar(_QUEUE)
+
+    async def receive(self) -> ASGIReceiveEvent:
+        """Return what came next; with the last of it taken, read on."""
+        message = await self.queue.get()
+        if self.read_paused and self.queue.empty():
+            self.read_paused = False
+            self._intake.unbar(_QUEUE)
+        return message
+
+    async def send(self, message: ASGISendEvent) -> None:
+        """Write; once a close is sent, nothing waits for the app."""
+        await super().send(message)
+        if self.close_sent:
+            self._intake.unbar(_QUEUE)
+
+    def pause_writing(self) -> None:
+        """Read nothing either: answers to what is read would only wait."""
+        super().pause_writing()
+        self._intake.choke()
+
+    def resume_writing(self) -> None:
+        """Read on."""
+        super().resume_writing()
+        self._intake.unchoke()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell an end without a close frame from one with: uvicorn says 1005 of both."""
         if self.handshake_complete and self.conn.close_rcvd is None:
             self.queue.put_nowait({"type": "websocket.disconnect", "code": 1006, "reason": ""})
         self._guard.post.leave(self._guard)
+        self._intake.leave()
         super().connection_lost(exc)
 
     def shutdown(self) -> None:

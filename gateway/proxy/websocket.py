@@ -7,7 +7,7 @@ Rules
 2. Its seats, and its place among the `max_per_tenant` of its tenant, are held until it is closed, however that comes.
 3. A close reaches the other side with its code and reason. One without a code is passed on as 1000; a caller that
    vanished leaves 1001 behind, an upstream that vanished 1014.
-4. Ours: 1008 when the credential expires, 1001 at `max_lifetime` or after `idle_timeout` without a frame either way,
+4. Ours: 1008 when the credential expires, 1001 at `max_lifetime` or after `idle_timeout` without a message either way,
    1012 when the gateway stops, 1009 beyond `max_message`.
 5. A caller that leaves before the upstream has answered is `aborted`; a WebSocket that was opened is `served`.
 """
@@ -36,7 +36,7 @@ from gateway.proxy.upgrade import EXTENSION, Wire
 from policies.units import SECOND
 from policies.verdict import Outcome, Reason
 
-__all__ = ["Sockets", "websocket"]
+__all__ = ["TURN", "Sockets", "websocket"]
 
 _LOG = logging.getLogger("evenhand")
 
@@ -46,6 +46,8 @@ _BAD_GATEWAY = Rejection(502, "bad-gateway", "The service behind did not take th
 _TOO_SLOW = Rejection(504, "gateway-timeout", "The service behind did not answer the WebSocket handshake in time.")
 _STOPPING = Rejection(503, "unavailable", "The gateway is stopping.")
 
+#: Messages passed on before others have their turn of the loop: while more wait, nothing here would.
+TURN = 32
 #: Belongs to a leg, never to the other side's.
 _OF_A_LEG = b"sec-websocket-"
 
@@ -345,6 +347,7 @@ class _Bridge:
     async def _up(self, leg: Leg, hearing: asyncio.Future[Message]) -> _Close:
         """Pass on what the caller sends; return how it closed."""
         event = await hearing
+        passed = 0
         while event["type"] == "websocket.receive":
             octets = event.get("bytes")
             try:
@@ -352,13 +355,20 @@ class _Bridge:
             except ConnectionClosed:
                 # How it closed is what the other direction says.
                 await asyncio.Event().wait()
+            passed += 1
+            if passed % TURN == 0:
+                await asyncio.sleep(0)
             event = await self.receive()
         return _Close(event.get("code") or _NO_CODE, event.get("reason") or "")
 
     async def _down(self, leg: Leg) -> _Close:
         """Pass on what the upstream sends; return how it closed."""
+        passed = 0
         try:
             while True:
+                passed += 1
+                if passed % TURN == 0:
+                    await asyncio.sleep(0)
                 message = await leg.recv()
                 kind = "text" if isinstance(message, str) else "bytes"
                 await self.send({"type": "websocket.send", kind: message})

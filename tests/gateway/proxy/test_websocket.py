@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 from websockets.asyncio.server import ServerConnection
+from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 from websockets.typing import Subprotocol
 
@@ -200,16 +202,23 @@ async def test_upstream_that_cannot_be_reached(tmp_path: Path) -> None:
 
 @on_both_loops
 async def test_times(tmp_path: Path) -> None:
-    """Silence ends it after `idle_timeout`, pings keep it; `max_lifetime` ends it whatever is said."""
+    """Silence ends it after `idle_timeout`, though there are pings; `max_lifetime` ends it whatever is said."""
     async with both(tmp_path, websocket='idle_timeout = "500ms"\nmax_lifetime = "2s"') as (gateway, peer):
         quiet, pinging = await opening(gateway), await opening(gateway, ping_interval=0.1)
         started = time.monotonic()
         assert await closed(quiet) == (1001, "nothing came for idle_timeout")
         assert time.monotonic() - started < 1.5
-        assert await closed(pinging) == (1001, "open for max_lifetime")
-        await gateway.settled(2)
-        assert [one.notes["ended"] for one in gateway.books.settled] == ["idle", "lifetime"]
-        await until(lambda: len(peer.closes) == 2)
+        assert await closed(pinging) == (1001, "nothing came for idle_timeout")
+        talking = await opening(gateway)
+        with contextlib.suppress(ConnectionClosed):
+            while True:
+                await talking.send("a")
+                await talking.recv()
+                await asyncio.sleep(0.1)
+        assert await closed(talking) == (1001, "open for max_lifetime")
+        await gateway.settled(3)
+        assert [one.notes["ended"] for one in gateway.books.settled] == ["idle", "idle", "lifetime"]
+        await until(lambda: len(peer.closes) == 3)
         assert {code for code, _ in peer.closes} == {1001}
 
 
