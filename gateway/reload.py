@@ -33,6 +33,8 @@ _LOG = logging.getLogger("evenhand.reload")
 
 WATCH_SECONDS = 1.0
 
+_STOPPING = Fault("-", "the gateway is stopping")
+
 #: (section, key) of what needs a restart.
 KEPT = (
     ("server", "listen"),
@@ -86,6 +88,7 @@ class Reloader:
         self._looks = self._look()
         self._faults: tuple[Fault, ...] = ()
         self._ok: bool | None = None
+        self._stopped = False
         self._watch: asyncio.Task[None] | None = None
         gateway.health.sources.append(self.warnings)
         gateway.telemetry.gauges.config_last_reload_ok = lambda: self._ok
@@ -96,7 +99,8 @@ class Reloader:
             self._watch = self._loop.create_task(self._watched())
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Reload no more: the gateway stops."""
+        self._stopped = True
         if self._watch is not None:
             self._watch.cancel()
 
@@ -108,6 +112,9 @@ class Reloader:
 
     def asked(self) -> None:
         """Reload because a signal says so; on the loop, without waiting."""
+        if self._stopped:
+            _LOG.warning("not reloaded: %s", _STOPPING.message)
+            return
         self._loop.run_in_executor(None, self._told)
 
     def reload(self) -> tuple[Fault, ...]:
@@ -116,6 +123,8 @@ class Reloader:
             source = self._source
             if source is None:
                 raise ConfigError((Fault("-", "this gateway was not started from a file"),))
+            if self._stopped:
+                raise ConfigError((_STOPPING,))
             self._looks = self._look()
             try:
                 warnings = self._go(load(source.path, source.environ))

@@ -22,6 +22,7 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import uvloop
@@ -87,7 +88,7 @@ class _Process:
         self._gateway = gateway
         self._certificate = certificate
         self._source = source
-        self._reloader: Reloader
+        self._reloader: Reloader | None = None
         self._socket = data
         section = gateway.settings.server
         self._names = name_of(data, section.listen), name_of(admin, section.admin)
@@ -98,7 +99,7 @@ class _Process:
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._on_stop, number)
+            _hear(loop, number, self._on_stop)
         if early.asked:
             self._on_stop(signal.SIGTERM)
         gateway = self._gateway
@@ -116,8 +117,10 @@ class _Process:
         gateway.callers = lambda: server.held
         reloader = self._reloader = Reloader(gateway, self._source)
         gateway.reload = reloader.reload
-        loop.add_signal_handler(signal.SIGHUP, reloader.asked)
+        _hear(loop, signal.SIGHUP, lambda _: reloader.asked())
         reloader.start()
+        if self._stopping is not None:
+            reloader.stop()
         ticks = loop.create_task(self._tick())
         quiet_collector()
         try:
@@ -127,6 +130,8 @@ class _Process:
                     "drain_timeout is over; requests that were still under way and were ended: %d", server.ended
                 )
         finally:
+            # While there still is a loop to be heard on.
+            early.over()
             ticks.cancel()
             reloader.stop()
             await self._gateway.stop()
@@ -147,6 +152,8 @@ class _Process:
 
     async def _stop(self) -> None:
         notify("STOPPING=1")
+        if self._reloader is not None:
+            self._reloader.stop()
         self._gateway.drain()
         await asyncio.sleep(self._gateway.settings.server.grace / SECOND)
         self._leave()
@@ -188,6 +195,14 @@ def serve(loaded: Loaded, backstop: Backstop | None = None, source: Source | Non
         bound.callback(early.over)
         uvloop.run(_Process(gateway, data, admin, certificate, source).run())
     return 0
+
+
+def _hear(loop: asyncio.AbstractEventLoop, number: int, act: Callable[[int], None]) -> None:
+    """Let `act` be done on the loop whenever a signal comes.
+
+    Not by the loop's own handlers: it takes them away when it closes, and for a moment the system's answer would hold.
+    """
+    signal.signal(number, lambda number, _frame: loop.call_soon_threadsafe(act, number))
 
 
 def _held(bound: contextlib.ExitStack, address: str) -> socket.socket:
