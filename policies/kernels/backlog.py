@@ -29,11 +29,12 @@ from typing import Final
 
 from policies.units import SECOND, Micros, RequestUnits
 
-__all__ = ["Queue"]
+__all__ = ["Queue", "Watch"]
 
 GRACE_US: Final = SECOND // 2
 HORIZON_US: Final = 60 * SECOND
-#: How far ahead a book reaches that is hammered, and while it is found out whether callers obey.
+#: How far ahead a book reaches that is hammered, and while it is found out whether callers obey. A shorter one is not
+#: watched: whatever it says, it says soon, and ten thousand watches are more than the processor's cache holds.
 SHORT_US: Final = 2 * SECOND
 TRIAL_US: Final = 3 * SHORT_US
 PHASE_US: Final = 10 * SECOND
@@ -50,30 +51,96 @@ FEW: Final = 4.0
 JITTER: Final = 0.25
 
 
+class Watch:
+    """What happens while a book is long, and how far ahead it may reach."""
+
+    __slots__ = (
+        "asked", "asked_last", "asks", "before", "begin_us", "first_us", "last_us", "pace_us", "phase_us", "reach_us",
+        "refused_phase", "refused_us", "since_us", "strikes", "told_us", "tried",
+    )  # fmt: skip
+
+    def __init__(self, pace_us: float, asked: RequestUnits, first_us: Micros, now: Micros) -> None:
+        #: Places from `first_us` on were booked from `begin_us` on; the longest wait told and the slowest rate since.
+        self.begin_us = now
+        self.first_us = first_us
+        self.told_us: Micros = 0
+        self.pace_us = pace_us
+        #: The second that is looked at began then, and the last booking was then; units ever asked for as of both.
+        self.since_us = self.last_us = now
+        self.asked = self.asked_last = asked
+        #: For whoever keeps count of what is asked for only while it is watched.
+        self.asks = 0.0
+        #: What was refused in that second, in microseconds of the rate; seconds in a row with too much of it.
+        self.refused_us = 0.0
+        self.strikes = 0
+        self.reach_us: Micros = HORIZON_US
+        #: The phase of a hammered book: since when, what was refused in it; and per microsecond in the last short and
+        #: the last long one.
+        self.phase_us: Micros = 0
+        self.refused_phase = self.before = self.tried = 0.0
+
+    def look(self, end_us: Micros, pace_us: float, asked: RequestUnits, now: Micros) -> Micros:
+        """Hold the book against the last second, or the time since the last booking if that is longer.
+
+        `end_us` is the end of the book; returned is where it ends then.
+        """
+        self.pace_us = pace = max(self.pace_us, pace_us)
+        few = FEW * pace
+        if now - self.last_us >= SECOND:
+            self.since_us, self.asked, self.refused_us = self.last_us, self.asked_last, 0.0
+        since = self.since_us
+        self.told_us = max(self.told_us, end_us - since)
+        overdue = min(self._overdue(now), end_us) - max(self._overdue(since), self.first_us)
+        if overdue >= few and (asked - self.asked) * pace < overdue / 2:
+            return now
+        due = max(0, min(now, end_us) - max(since, self.first_us))
+        if self.refused_us > EXCESS * due + few:
+            self.strikes += 1
+        else:
+            self.strikes, self.reach_us = min(self.strikes, 0), HORIZON_US
+        if self.reach_us < HORIZON_US:
+            self._try(now)
+        elif self.strikes >= STRIKES:
+            self.tried = inf
+            self._shorten(now)
+        self.since_us, self.asked, self.refused_us = now, asked, 0.0
+        return min(end_us, now + self.reach_us)
+
+    def _overdue(self, now: Micros) -> Micros:
+        """Return up to which place in the book everybody that obeys has been back at `now`."""
+        late = now - SECOND
+        first = self.begin_us + int((late - self.begin_us) / (1.0 + JITTER))
+        return max(first, late - int(JITTER * self.told_us))
+
+    def _shorten(self, now: Micros) -> None:
+        """Begin a phase in which the book is believed to be hammered."""
+        self.reach_us, self.phase_us, self.refused_phase = SHORT_US, now, 0.0
+        self.told_us = SHORT_US
+
+    def _try(self, now: Micros) -> None:
+        """Let a hammered book reach further from time to time, and see whether fewer come."""
+        self.refused_phase += self.refused_us
+        if (took := now - self.phase_us) < PHASE_US:
+            return
+        rate = self.refused_phase / took
+        if self.reach_us == TRIAL_US:
+            self.tried = rate
+            self._shorten(now)
+        elif self.tried < HEEDLESS * (self.before + rate) / 2:
+            self.reach_us, self.strikes = HORIZON_US, -TRUST
+        else:
+            self.before, self.reach_us, self.phase_us, self.refused_phase = rate, TRIAL_US, now, 0.0
+
+
 class Queue:
     """Those who were told to come back; `end_us` is when the next one may come."""
 
-    __slots__ = (
-        "_asked", "_asked_last", "_before", "_begin_us", "_first_us", "_last_us", "_pace_us", "_phase_us",
-        "_reach_us", "_refused_phase", "_refused_us", "_since_us", "_strikes", "_told_us", "_tried", "end_us",
-    )  # fmt: skip
+    __slots__ = ("end_us", "watch")
 
     def __init__(self, now: Micros) -> None:
         self.end_us: Micros = now - SECOND
-        #: When the book was last empty and its first place since; the longest wait told, the slowest rate booked at.
-        self._begin_us = self._first_us = self._last_us = self._since_us = self.end_us
-        self._told_us: Micros = 0
-        self._pace_us = 0.0
-        #: Units asked for, as of the beginning of the second that is watched and as of the last booking.
-        self._asked = self._asked_last = 0.0
-        #: What was refused in that second, in microseconds of the rate; seconds in a row with too much of it.
-        self._refused_us = 0.0
-        self._strikes = 0
-        self._reach_us: Micros = HORIZON_US
-        #: The phase of a hammered book: since when, what was refused in it; and per microsecond in the last short and
-        #: the last long one.
-        self._phase_us: Micros = 0
-        self._refused_phase = self._before = self._tried = 0.0
+        #: There while the book is long.
+        self.watch: Watch | None = None
 
     def book(self, ready_us: float, cost: RequestUnits, pace_us: float, asked: RequestUnits, now: Micros) -> Micros:
         """Book one more, and return how long it is to stay away.
@@ -81,70 +148,31 @@ class Queue:
         `ready_us` is how long from now the limit alone would need, `pace_us` how long the rate takes for one unit,
         `asked` counts what was ever asked for, refused or not.
         """
-        if now - self._since_us >= SECOND:
-            self._look(asked, now)
-        self._last_us, self._asked_last = now, asked
-        taking = cost * pace_us
-        self._refused_us += taking
+        reach = HORIZON_US
+        watch = self.watch
+        if watch is not None:
+            reach = self._watched(watch, cost, pace_us, asked, now)
         come = now + int(ready_us) + GRACE_US
-        if self.end_us <= now:
-            self._begin_us, self._first_us, self._told_us, self._pace_us = now, come, 0, pace_us
-        elif come < self.end_us:
+        if come < self.end_us:  # noqa: PLR1730 - a call of max() costs three times as much
             come = self.end_us
-        if pace_us > self._pace_us:  # noqa: PLR1730 - a call of max() costs three times as much
-            self._pace_us = pace_us
         wait = come - now
-        if wait > self._reach_us:
-            return max(self._reach_us, int(ready_us))
-        self.end_us = come + int(taking)
-        if wait > self._told_us:  # noqa: PLR1730 - as above
-            self._told_us = wait
+        if wait > SHORT_US:
+            if wait > reach:
+                return max(reach, int(ready_us))
+            if self.watch is None:
+                self.watch = Watch(pace_us, asked, come, now)
+        self.end_us = come + int(cost * pace_us)
         return wait
 
-    def _look(self, asked: RequestUnits, now: Micros) -> None:
-        """Hold the book against the last second, or the time since the last booking if that is longer."""
-        pace = self._pace_us
-        few = FEW * pace
-        if now - self._last_us >= SECOND:
-            self._since_us, self._asked, self._refused_us = self._last_us, self._asked_last, 0.0
-        since = self._since_us
-        overdue = min(self._overdue(now), self.end_us) - max(self._overdue(since), self._first_us)
-        if overdue >= few and (asked - self._asked) * pace < overdue / 2:
-            self.end_us = now
-        due = max(0, min(now, self.end_us) - max(since, self._first_us))
-        if self._refused_us > EXCESS * due + few:
-            self._strikes += 1
-        else:
-            self._strikes, self._reach_us = min(self._strikes, 0), HORIZON_US
-        if self._reach_us < HORIZON_US:
-            self._try(now)
-        elif self._strikes >= STRIKES and self.end_us - now > SHORT_US:
-            self._tried = inf
-            self._shorten(now)
-        self._since_us, self._asked, self._refused_us = now, asked, 0.0
-
-    def _overdue(self, now: Micros) -> Micros:
-        """Return up to which place in the book everybody that obeys has been back at `now`."""
-        late = now - SECOND
-        first = self._begin_us + int((late - self._begin_us) / (1.0 + JITTER))
-        return max(first, late - int(JITTER * self._told_us))
-
-    def _shorten(self, now: Micros) -> None:
-        """Begin a phase in which the book is believed to be hammered."""
-        self._reach_us, self._phase_us, self._refused_phase = SHORT_US, now, 0.0
-        self.end_us = min(self.end_us, now + SHORT_US)
-        self._told_us = SHORT_US
-
-    def _try(self, now: Micros) -> None:
-        """Let a hammered book reach further from time to time, and see whether fewer come."""
-        self._refused_phase += self._refused_us
-        if (took := now - self._phase_us) < PHASE_US:
-            return
-        rate = self._refused_phase / took
-        if self._reach_us == TRIAL_US:
-            self._tried = rate
-            self._shorten(now)
-        elif self._tried < HEEDLESS * (self._before + rate) / 2:
-            self._reach_us, self._strikes = HORIZON_US, -TRUST
-        else:
-            self._before, self._reach_us, self._phase_us, self._refused_phase = rate, TRIAL_US, now, 0.0
+    def _watched(
+        self, watch: Watch, cost: RequestUnits, pace_us: float, asked: RequestUnits, now: Micros
+    ) -> Micros:  # fmt: skip
+        """Follow what happens to a long book, and return how far ahead it may reach."""
+        if self.end_us > now and now - watch.since_us >= SECOND:
+            self.end_us = watch.look(self.end_us, pace_us, asked, now)
+        if self.end_us <= now:
+            self.watch = None
+            return HORIZON_US
+        watch.last_us, watch.asked_last = now, asked
+        watch.refused_us += cost * pace_us
+        return watch.reach_us

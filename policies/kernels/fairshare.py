@@ -177,7 +177,8 @@ class Shares:
             debt = -self._full_us
         if left >= 0.0 or held >= full:
             if debt > 0.0 and debt >= self._half_us * (1.0 + held / full):
-                return self._refuse_within(member, ask, now, beyond=beyond)
+                over = member.exceeds(spent, held, virtual, now)
+                return self._refuse_within(member, ask, debt, now, over=over, beyond=beyond)
             member.arrival = virtual - left
             self.over = False
         elif debt < -self._head_us and self._spare(debt, cost):
@@ -221,7 +222,8 @@ class Shares:
         within = granted and held >= need
         debt = self._debt(now)
         if within and debt >= self._half_us * (1.0 + fill):
-            return self._refuse_within(member, ask, now, beyond=beyond)
+            over = member.exceeds(spent, held, virtual, now)
+            return self._refuse_within(member, ask, debt, now, over=over, beyond=beyond)
         spare = not within and self._spare(debt, cost)
         if not (within or spare or (granted and debt < self._saved_us and member.draw(spent))):
             if member.low is not None and floor and now < member.high_until:
@@ -243,7 +245,8 @@ class Shares:
     def _want(self, member: Member, cost: RequestUnits, left: float, now: Micros) -> bool:
         """Count demand as far as the own limits let it through; return whether this ask is beyond them."""
         line = member.line
-        member.ever += cost
+        if (watch := member.watch) is not None:
+            watch.asks += cost
         if left < member.half:
             until = now + HEAVY_US
             if member.heavy_until < until:
@@ -295,14 +298,17 @@ class Shares:
         if debt > 0.0 and now >= self._early_us:
             self._advance_early(now)
 
-    def _refuse_within(self, member: Member, ask: Ask, now: Micros, *, beyond: bool) -> ShareRefusal:
-        """Refuse an ask within the share: more tenants have full share buckets than the debt can hold."""
-        self._ceilings.undo(ask, now)
-        over = member.exceeds(ask.cost, now)
-        member.within_refused += not (over or beyond)
-        ready = max(0.0, self._debt(now) - self._half_us)
+    def _refuse_within(
+        self, member: Member, ask: Ask, debt: float, now: Micros, *, over: bool, beyond: bool
+    ) -> ShareRefusal:  # fmt: skip
+        """Refuse an ask within the share bucket: more tenants have full ones than the debt can hold."""
+        if self._guarded:
+            self._ceilings.undo(ask, now)
+        if not (over or beyond):
+            member.within_refused += 1
         asked = self._spent + self._line.light_before + self._line.light
-        return ShareRefusal("backstop", self._queue.book(ready, ask.cost, self._cost_us, asked, now), beyond, over)
+        wait = self._queue.book(debt - self._half_us, ask.cost, self._cost_us, asked, now)
+        return ShareRefusal("backstop", wait, beyond, over)
 
     def give_back(self, ask: Ask, now: Micros, *, over: bool = False) -> None:
         """Return a take whose request never reached the upstream; `over` if it was taken over the share."""

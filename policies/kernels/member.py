@@ -16,7 +16,7 @@ from functools import lru_cache
 from math import inf, isfinite
 from typing import Final
 
-from policies.kernels.backlog import Queue
+from policies.kernels.backlog import Queue, Watch
 from policies.kernels.share import ShareView
 from policies.kernels.waterfill import Ratio, Waterline
 from policies.units import SECOND, Micros, RequestUnits
@@ -97,9 +97,9 @@ class Member(Ratio):
     """A tenant, or the group of all tenants that nobody listed (whose members have a level of their own)."""
 
     __slots__ = (
-        "arrival", "ask", "denied", "denied_at", "ever", "group", "half", "heavy_until", "high_until", "light_at",
+        "arrival", "ask", "denied", "denied_at", "group", "half", "heavy_until", "high_until", "light_at",
         "line", "low", "meter", "meter_rate_us", "metered_us", "over_us", "own_burst", "own_rate_us", "per_weight",
-        "plain", "queue", "saved", "seen_us", "small", "within_refused",
+        "plain", "queue", "saved", "seen_us", "small", "watch", "within_refused",
     )  # fmt: skip
 
     def __init__(self, weight: float, line: Waterline, now: Micros, *, full: bool) -> None:
@@ -125,10 +125,10 @@ class Member(Ratio):
         self.low: Low | None = None
         #: What was earned with the bucket full while callers were booked to return.
         self.saved = 0.0
-        #: Those of this tenant that were told to come back; units ever asked for, while anybody may be.
+        #: Those of this tenant that were told to come back, and what is watched of them.
         self.queue = Queue(now)
-        self.ever = 0.0
-        #: What was refused lately, in units per weight, as of when in virtual time; forgotten at the share's rate.
+        self.watch: Watch | None = None
+        #: What was refused within the share, in units per weight, as of when in virtual time; forgotten at its rate.
         self.denied = self.denied_at = 0.0
         #: The last ask over the share; and how many were refused that fitted it.
         self.over_us: Micros = now - SECOND
@@ -204,33 +204,33 @@ class Member(Ratio):
         queue, level = self.queue, self.line.level
         if queue.end_us <= now:
             self.saved = 0.0
-        wait = queue.book(missing / level if missing > 0.0 else 0.0, cost, self.per_weight / level, self.ever, now)
+        asked = 0.0 if (watch := self.watch) is None else watch.asks
+        wait = queue.book(missing / level if missing > 0.0 else 0.0, cost, self.per_weight / level, asked, now)
+        self.watch = queue.watch
         # While callers are away, what is saved for them has to be looked after.
         until = queue.end_us + SECOND
         if self.heavy_until < until:
             self.heavy_until = until
             if self.light_at < until:  # noqa: PLR1730 - a call of max() costs three times as much
                 self.light_at = until
-        self._deny(cost, now)
         self.over_us = now
         return wait
 
-    def exceeds(self, cost: RequestUnits, now: Micros) -> bool:
+    def exceeds(self, spent: float, held: float, virtual: float, now: Micros) -> bool:
         """Count an ask that its share bucket would have let through; return whether the arrivals exceed the share.
 
-        They do if what was asked for, had all of it been taken, would not leave `cost` in the bucket; or after an ask
-        over the share within the last second.
+        They do if what was asked for, had all of it been taken, would leave less than `spent` of the `held` units per
+        weight; or after an ask over the share within the last second. What counts is at most two bursts.
         """
-        left = self.held(now) - self._deny(cost, now)
-        return left < cost * self.per_weight or now - self.over_us < SECOND
-
-    def _deny(self, cost: RequestUnits, now: Micros) -> float:
-        """Add a refused ask to those of lately, up to two bursts; return what they were before."""
-        virtual = self.line.virtual(now)
-        before = max(0.0, self.denied - max(0.0, virtual - self.denied_at))
-        self.denied = min(before + cost * self.per_weight, 2.0 * self.full())
+        before = self.denied - (virtual - self.denied_at)
+        if before < 0.0:  # noqa: PLR1730 - a call of max() costs three times as much
+            before = 0.0
         self.denied_at = virtual
-        return before
+        if before < 2.0 * self.small or before < 2.0 * self.line.deep:
+            self.denied = before + spent
+        else:
+            self.denied = before
+        return held - before < spent or now - self.over_us < SECOND
 
     def view(self, now: Micros) -> ShareView:
         """Return the share of this tenant at `now`."""

@@ -51,7 +51,7 @@ def test_bookings_that_nobody_kept_are_void() -> None:
     assert book.refuse(1.2) > 9 * SECOND
     book = Book()
     book.refuse(0.0, 1_000)
-    assert book.refuse(2.5) == 500_000
+    assert book.refuse(3.6) == 500_000
 
 
 def test_bookings_that_are_kept_stand() -> None:
