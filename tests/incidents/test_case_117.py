@@ -11,6 +11,7 @@ from tests.wire.gateway import running, tenants, token
 from tests.wire.ledger import balanced
 from tests.wire.load import at_once
 from tests.wire.origin import Origin
+from tests.wire.waiting import until
 
 __all__: list[str] = []
 
@@ -95,4 +96,9 @@ async def test_a_failing_canary_is_a_named_warning(tmp_path: Path, up: Origin) -
         assert answer.status == 200
         assert "the canary exempt does not find what it expects" in answer.json()["warnings"]
         assert {row["tenant"] for row in gateway.fairness()["tenants"]} == {"e"}, "the canary is in no figure"
-        assert [line["tenant"] for line in gateway.log_lines() if "outcome" in line and "tenant" in line] == ["e"]
+
+        def logged() -> list[object]:
+            return [line["tenant"] for line in gateway.log_lines() if "outcome" in line and "tenant" in line]
+
+        await until(logged, "the call is in the log", within=10.0)
+        assert logged() == ["e"]

@@ -56,7 +56,7 @@ async def test_waiting_too_long_is_told_as_connections(keys: dict[str, int]) -> 
     """503 after connect_timeout in the line, and nothing was sent: the charge can be given back."""
     with serving() as origin:
         origin.on("/hang", HANG)
-        async with reaching(origin, connect_timeout="150ms", **keys) as upstream:
+        async with reaching(origin, connect_timeout="500ms", **keys) as upstream:
             hanging = ask(upstream, target="/hang")
             await sent(hanging)
             told = await get(upstream)
