@@ -97,7 +97,7 @@ class Member(Ratio):
     """A tenant, or the group of all tenants that nobody listed (whose members have a level of their own)."""
 
     __slots__ = (
-        "arrival", "ask", "denied", "denied_at", "group", "half", "heavy_until", "high_until", "light_at",
+        "arrival", "ask", "denied", "group", "half", "heavy_until", "high_until", "light_at",
         "line", "low", "meter", "meter_rate_us", "metered_us", "over_us", "own_burst", "own_rate_us", "per_weight",
         "plain", "queue", "saved", "seen_us", "small", "watch", "within_refused",
     )  # fmt: skip
@@ -128,8 +128,8 @@ class Member(Ratio):
         #: Those of this tenant that were told to come back, and what is watched of them.
         self.queue = Queue(now)
         self.watch: Watch | None = None
-        #: What was refused within the share, in units per weight, as of when in virtual time; forgotten at its rate.
-        self.denied = self.denied_at = 0.0
+        #: Until when, in virtual time, what was refused within the share counts: as long as the share takes for it.
+        self.denied = 0.0
         #: The last ask over the share; and how many were refused that fitted it.
         self.over_us: Micros = now - SECOND
         self.within_refused = 0
@@ -153,7 +153,6 @@ class Member(Ratio):
     def reweigh(self, weight: float, now: Micros) -> None:
         """Change the weight: what the bucket holds in units is kept, within its burst."""
         held = self.held(now) * self.weight
-        self.denied *= self.weight / weight
         self.leave()
         self.weight = weight
         self.per_weight, self.small, self.half = _scale(weight)
@@ -222,14 +221,11 @@ class Member(Ratio):
         They do if what was asked for, had all of it been taken, would leave less than `spent` of the `held` units per
         weight; or after an ask over the share within the last second. What counts is at most two bursts.
         """
-        before = self.denied - (virtual - self.denied_at)
+        before = self.denied - virtual
         if before < 0.0:  # noqa: PLR1730 - a call of max() costs three times as much
             before = 0.0
-        self.denied_at = virtual
         if before < 2.0 * self.small or before < 2.0 * self.line.deep:
-            self.denied = before + spent
-        else:
-            self.denied = before
+            self.denied = virtual + before + spent
         return held - before < spent or now - self.over_us < SECOND
 
     def view(self, now: Micros) -> ShareView:
@@ -259,6 +255,6 @@ class Member(Ratio):
     def rebase(self, back: float) -> None:
         """Follow a virtual time that was set back."""
         self.arrival -= back
-        self.denied_at -= back
+        self.denied -= back
         if self.low is not None:
             self.low.credit_at -= back
