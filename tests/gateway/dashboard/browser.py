@@ -11,6 +11,7 @@ import contextlib
 import json
 import shutil
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_pla
 
 __all__ = ["AXE", "chromium", "grave", "page_of"]
 
-AXE = Path(__file__).parent / "vendor" / "axe.min.js"
+#: axe-core, as a package of the test group ships it.
+AXE = Path(str(files("axe_playwright_python").joinpath("axe.min.js")))
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _ARGUMENTS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
