@@ -124,7 +124,8 @@ def quoted(text: str) -> str:
 
 
 def _shortened(text: str) -> str:
-    return text if len(text) <= 80 else text[:77] + "..."
+    # A path in a deep folder is still told whole.
+    return text if len(text) <= 160 else text[:157] + "..."
 
 
 @dataclass(frozen=True, slots=True)

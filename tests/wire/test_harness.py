@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -70,7 +71,10 @@ async def test_ledger_notices_a_socket_left_open(tmp_path: Path, up: Origin) -> 
     """A connection that outlives its case is found."""
     with running(tmp_path, up, {}) as gateway:
         before = ledger.Ledger(gateway, up)
-        async with await Caller.connect(gateway.address):
+        # More than one, since the one that asked whether it serves may just be closing.
+        async with AsyncExitStack() as left_open:
+            for _ in range(4):
+                await left_open.enter_async_context(await Caller.connect(gateway.address))
             with pytest.raises(AssertionError, match="sockets open"):
                 await before.balance()
         await before.balance()
