@@ -6,11 +6,15 @@ Rules
 2. Property tests draw 100 examples, `make fuzz` many more; none has a deadline, for the machine may be busy. Where `CI`
    is set they draw the same ones every time: whether a change lands must not depend on luck, finding more is fuzzing's
    job.
+3. Coverage is not taken of tests marked `untraced`: millions of simulated decisions, each of whose lines other tests
+   reach too. The tracer makes those four times as slow.
 """
 
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -37,3 +41,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def soak(request: pytest.FixtureRequest) -> bool:
     """Return whether tests marked `soak` run at full size: `count = 200_000 if soak else 5_000`."""
     return bool(request.config.getoption("--soak"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """Run a test marked `untraced` without the tracer of coverage."""
+    tracer = sys.gettrace()
+    if tracer is None or item.get_closest_marker("untraced") is None:
+        return (yield)
+    sys.settrace(None)
+    try:
+        return (yield)
+    finally:
+        sys.settrace(tracer)

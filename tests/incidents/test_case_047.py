@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from loadtest.sizing.world import DAY, KeyWorld
 
 __all__: list[str] = []
+
+pytestmark = pytest.mark.untraced
 
 
 def office(at: int, peak: float) -> float:

@@ -16,6 +16,8 @@ from loadtest.sim.soak import soak_mixes
 
 __all__: list[str] = []
 
+pytestmark = pytest.mark.untraced
+
 #: In the suite the patient crowd of the wide night comes back every 50 ms: each attempt beyond the quota of 3,000/s is
 #: refused and changes nothing, so more of them only take longer. `--soak` has the 5 ms of the scenario.
 SUITE = hammer(0.05)

@@ -35,6 +35,8 @@ from tests.oracle import exact_maxmin
 
 __all__: list[str] = []
 
+pytestmark = pytest.mark.untraced
+
 
 def run(*callers: Callers, quota: Rate | None = None, mode: Mode = Mode.EVENHAND, seconds: float = 10.0) -> Figures:
     """Let one tenant's callers loose on a service of 100/s."""

@@ -11,6 +11,8 @@ from loadtest.sizing.scenarios import SCENARIOS, organic_growth, saturating
 
 __all__: list[str] = []
 
+pytestmark = pytest.mark.untraced
+
 _SMALL = {"organic-growth": lambda: organic_growth(8), "saturating, across an hour": lambda: saturating(2, 2700)}
 
 

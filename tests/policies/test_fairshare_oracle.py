@@ -18,6 +18,8 @@ from tests.policies.patterns import CLASSES, WINDOW, Pattern, Window, play
 
 __all__: list[str] = []
 
+pytestmark = pytest.mark.untraced
+
 #: How far a tenant may be from its exact part: a part of it, and so many bursts of its share bucket.
 TOLERANCE = Fraction(1, 20)
 BURSTS = 2
