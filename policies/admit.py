@@ -2,7 +2,7 @@
 
 Rules
 1. A plan depends only on (principal, class, route), and on the method and the address where an entry looks at them. It
-   is compiled once and reused, until an exemption or a pause ends.
+   is compiled once and reused, until an exemption, a pause or an act on the posture ends.
 2. Own limits are the key, the tenant, the named policies, the seats and a pause. Sized quotas not learnt yet, policies
    in shadow and the keys outside a policy's percentage are asked in shadow: counted, never obeyed.
 3. A named policy that keys by what a principal does not have (a project for a user) does not apply to it.
@@ -22,6 +22,7 @@ from policies.cost import cost_of
 from policies.exempt import bucket_suffix, in_force, next_expiry, raised
 from policies.pause import holds, next_end
 from policies.policy import Characteristic, Exemption, Mode, Policy, PolicySet
+from policies.posture import chosen, next_change
 from policies.rank import Rank, rank
 from policies.request import Class, Kind, Principal, key_name
 from policies.sizing import Effective, credential_rules, effective_key, effective_tenant, own_cap
@@ -56,12 +57,12 @@ def enforced_at(policy: Policy, bucket: str) -> bool:
 class Planner:
     """Compiles and caches the plans of one PolicySet. Bounded: two generations of plans, the older one forgotten.
 
-    Plans hold until `valid_until`, when an exemption or a pause ends; then call `renew`.
+    Plans hold until `valid_until`, when an exemption, a pause or an act on the posture ends; then call `renew`.
     """
 
     __slots__ = (
-        "_addressed", "_classes", "_compiled", "_max_plans", "_methods", "_now", "_old", "_policies", "_ranks",
-        "_shares", "_young", "applied", "valid_until",
+        "_addressed", "_classes", "_compiled", "_max_plans", "_methods", "_now", "_old", "_policies", "_postures",
+        "_ranks", "_shares", "_young", "applied", "valid_until",
     )  # fmt: skip
 
     def __init__(self, policies: PolicySet, now: Micros = 0, max_plans: int = MAX_PLANS) -> None:
@@ -76,7 +77,7 @@ class Planner:
         self.renew(now)
 
     def renew(self, now: Micros) -> None:
-        """Forget every plan, and compile for the exemptions and pauses that are in force at `now`."""
+        """Forget every plan, and compile for the exemptions, pauses and postures that are in force at `now`."""
         slots = (len(self._policies.routes) + 1) * self._classes * (len(self._methods) + 1)
         self._now = now
         self._old: list[dict[str, Plan]] = [{} for _ in range(slots)]
@@ -85,7 +86,8 @@ class Planner:
         self._compiled = 0
         #: Named policies that some plan has asked since this was called; those that are off are never asked.
         self.applied: set[str] = set()
-        ends = (next_expiry(self._policies, now), next_end(self._policies, now))
+        ends = (next_expiry(self._policies, now), next_end(self._policies, now), next_change(self._policies, now))
+        self._postures = tuple(chosen(self._policies, route, now) for route in range(-1, len(self._policies.routes)))
         self.valid_until = min((end for end in ends if end is not None), default=FOREVER)
 
     @property
@@ -142,6 +144,7 @@ class Planner:
             share=self._share(principal, cls, cost, {limit.name: limit.effective for limit in limits}),
             exemption=next((limit.exemption for limit in limits if limit.exemption), ""),
             holds=holds(policies, principal, cls, route, method, self._now),
+            posture=self._postures[route + 1],
         )
 
     def _seats(self, principal: Principal) -> tuple[SeatCharge, ...]:

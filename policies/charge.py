@@ -95,6 +95,8 @@ class Plan:
     exemption: str = ""
     #: Own limits like `own`, asked with them; nearly always none.
     holds: tuple[Hold, ...] = ()
+    #: What to answer where no store does (`policies/posture.py`).
+    posture: str = "safe-capacity"
     #: Room for what is worked out once per plan elsewhere (how it is told); no part of the plan.
     memo: list[object] = field(init=False, default_factory=list, compare=False, repr=False)
 
@@ -118,7 +120,8 @@ class Reading:
     `tokens` is what this class could take now of each own bucket, after this take (before, when refused), in the
     plan's order. `beyond_own` says that a share or backstop refusal exceeded what the caller's own limits would have
     let through, so it counts as own in every figure. `share_over` marks a take over the tenant's fair share,
-    and a backstop refusal of a tenant whose arrivals exceed it.
+    and a backstop refusal of a tenant whose arrivals exceed it. `posture` is what decided where no store did, else
+    empty; there are no tokens then but those of safe capacity.
     """
 
     refused: tuple[Refusal, ...]
@@ -126,3 +129,4 @@ class Reading:
     shadow_refused: tuple[Refusal, ...] = ()
     beyond_own: bool = False
     share_over: bool = False
+    posture: str = ""

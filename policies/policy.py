@@ -26,6 +26,7 @@ __all__ = [
     "Pause",
     "Policy",
     "PolicySet",
+    "PostureAct",
     "Quota",
     "Route",
     "Sized",
@@ -139,6 +140,18 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
+class PostureAct:
+    """What is answered without a store until `expires_us`, on one route or, with None, on all without their own."""
+
+    name: str
+    posture: str
+    route: str | None
+    reason: str
+    owner: str
+    expires_us: Micros
+
+
+@dataclass(frozen=True, slots=True)
 class Route:
     """A named set of requests, with class and cost of each. `path` is as configured: `*` one segment, `**` the rest."""
 
@@ -227,7 +240,9 @@ class PolicySet:
     """Everything that decides, from one gateway.toml.
 
     `classes` is indexed by `Class`. `unlisted_weight` is the weight of all tenants nobody listed, together. `sized`
-    holds what history knows, by the names of keys (`Principal.name`) and of tenants (`tenant=acme`).
+    holds what history knows, by the names of keys (`Principal.name`) and of tenants (`tenant=acme`). `posture` answers
+    where no store does, unless a route or an act says otherwise; `safe_fraction` is the part of each limit that safe
+    capacity allows.
     """
 
     classes: tuple[ClassRule, ...]
@@ -247,4 +262,8 @@ class PolicySet:
     policies: tuple[Policy, ...] = ()
     exemptions: tuple[Exemption, ...] = ()
     pauses: tuple[Pause, ...] = ()
+    posture: str = "safe-capacity"
+    safe_fraction: float = 0.5
+    #: In the order in which they were made.
+    posture_acts: tuple[PostureAct, ...] = ()
     sized: Mapping[str, Sized] = field(default_factory=dict)
