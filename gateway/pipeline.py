@@ -153,8 +153,8 @@ class Pipeline:
             decision.notes["rejected"] = rejection.code
         elif verdict.refusal is None:
             decision.rejection = rejection
-        if resolution.posture:
-            decision.notes["posture"] = resolution.posture
+        if reading.posture or resolution.posture:
+            decision.notes["posture"] = reading.posture or resolution.posture
         decision.decide_ns = (self._clock.now() - now) * 1000
         self.in_flight += 1
         return decision
@@ -190,7 +190,7 @@ class Pipeline:
         correct = corrections(verdict, decision.principal.kind, sent=decision.sent)
         if verdict is not None and correct.release:
             if verdict.plan.seats:
-                self._store.release(verdict.plan)
+                self._store.release(verdict.plan, verdict.reading)
             if correct.give_back:
                 self._store.give_back(verdict.plan, now, verdict.reading)
                 if self._meter is not None:

@@ -2,7 +2,8 @@
 
 Rules
 1. The members are those of the TOML: `match`, `reason`, `owner`, `expires`, and for an exemption `multiplier` or
-   `quota`, and `policies`. `for` (a duration from now) stands for `expires`; the instant is RFC 3339.
+   `quota`, and `policies`. An act on the posture has `posture`, and perhaps a `route`, instead of `match`. `for` (a
+   duration from now) stands for `expires`; the instant is RFC 3339.
 2. An act ends: `expires` is needed, at most `LONGEST` away.
 3. Everything wrong is told at once, as ConfigError.
 """
@@ -19,19 +20,19 @@ from pydantic import ValidationError
 from gateway.config.build import act_exemption, act_pause
 from gateway.config.entries import ExemptionEntry, MatchTable
 from gateway.config.faults import findings
-from gateway.config.kinds import Id, Instant, Note
+from gateway.config.kinds import Id, Instant, Note, Posture
 from gateway.config.places import dotted
 from gateway.config.table import Table, option, required
 from gateway.config.values import parse_wait, shown
 from gateway.errors import ConfigError, Fault
-from policies.policy import Exemption, Pause, PolicySet
+from policies.policy import Exemption, Pause, PolicySet, PostureAct
 from policies.units import SECOND, Micros
 
-__all__ = ["LONGEST", "ActKind", "PauseEntry", "build_act", "read_act"]
+__all__ = ["LONGEST", "ActKind", "PauseEntry", "PostureEntry", "build_act", "read_act"]
 
 LONGEST: Micros = 90 * 86_400 * SECOND
 
-ActKind = Literal["pause", "exemption"]
+ActKind = Literal["pause", "exemption", "posture"]
 Members = Mapping[str, Any]
 
 
@@ -49,6 +50,22 @@ class PauseEntry(Table):
         match = self.match
         if match.tenant is None and match.credential is None and match.cls is None and match.route is None:
             yield "match", "expected a tenant, a credential, a class or a route, found none"
+
+
+class PostureEntry(Table):
+    """What is answered without a store for a while."""
+
+    name: Id = required("Its name in figures")
+    posture: Posture = required("open, closed, safe-capacity, or deny:N per cent")
+    route: Id | None = option(None, doc="Only on this route; without it, wherever the route has no posture of its own")
+    reason: Note = option("", doc="Why, in words")
+    owner: Note = option("", doc="Who answers for it")
+    expires: Instant = required("When it ends")
+
+
+_ENTRIES: Mapping[ActKind, type[PauseEntry | ExemptionEntry | PostureEntry]] = {
+    "pause": PauseEntry, "exemption": ExemptionEntry, "posture": PostureEntry,
+}  # fmt: skip
 
 
 def read_act(kind: ActKind, members: object, name: str, policies: PolicySet, wall: Micros) -> tuple[Members, Micros]:
@@ -77,11 +94,13 @@ def read_act(kind: ActKind, members: object, name: str, policies: PolicySet, wal
     return asked, expires
 
 
-def build_act(kind: ActKind, members: Members, policies: PolicySet) -> Pause | Exemption:
+def build_act(kind: ActKind, members: Members, policies: PolicySet) -> Pause | Exemption | PostureAct:
     """Return the document of the core that kept members stand for. Raises ConfigError."""
     entry = _entry(kind, members)
     if isinstance(entry, PauseEntry):
         return act_pause(entry.name, entry.match, entry.reason, entry.owner, entry.expires)
+    if isinstance(entry, PostureEntry):
+        return PostureAct(entry.name, entry.posture, entry.route, entry.reason, entry.owner, entry.expires)
     return act_exemption(entry, max((route.cost for route in policies.routes), default=1.0))
 
 
@@ -90,9 +109,10 @@ def _beyond(kind: ActKind, asked: Members, expires: Micros, policies: PolicySet,
     if not wall < expires <= wall + LONGEST:
         yield Fault("expires", f"expected an instant within the next {LONGEST // SECOND // 86_400} days")
     routes = {route.name for route in policies.routes}
-    route = asked["match"].get("route")
+    place = "route" if kind == "posture" else "match.route"
+    route = (asked if kind == "posture" else asked["match"]).get("route")
     if route is not None and route not in routes:
-        yield Fault("match.route", f"expected the name of a known route, found {shown(route)}")
+        yield Fault(place, f"expected the name of a known route, found {shown(route)}")
     if kind == "exemption":
         if (asked.get("multiplier") is None) == (asked.get("quota") is None):
             yield Fault("multiplier", "expected one of multiplier or quota")
@@ -102,12 +122,12 @@ def _beyond(kind: ActKind, asked: Members, expires: Micros, policies: PolicySet,
                 yield Fault("policies", f"expected the name of a known policy, found {shown(wanted)}")
 
 
-def _entry(kind: ActKind, members: Members) -> PauseEntry | ExemptionEntry:
+def _entry(kind: ActKind, members: Members) -> PauseEntry | ExemptionEntry | PostureEntry:
     read = dict(members)
     if isinstance(read.get("expires"), str):
         with contextlib.suppress(ValueError):  # the entry says what it expected
             read["expires"] = datetime.fromisoformat(read["expires"])
-    table: type[PauseEntry | ExemptionEntry] = PauseEntry if kind == "pause" else ExemptionEntry
+    table = _ENTRIES[kind]
     try:
         return table.model_validate(read)
     except ValidationError as error:

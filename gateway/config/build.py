@@ -53,6 +53,8 @@ def build_policies(settings: Settings) -> PolicySet:
         routes=tuple(map(_route, settings.routes)),
         policies=tuple(_policy(policy, dearest) for policy in settings.policies),
         exemptions=tuple(_exemption(exemption, dearest) for exemption in settings.exemptions),
+        posture=settings.store.posture,
+        safe_fraction=settings.store.safe_fraction,
     )
 
 

@@ -19,11 +19,8 @@ PENDING: tuple[Place, ...] = (
     ("server", "workers"),
     ("store", "url"),
     ("store", "ca_file"),
-    ("store", "posture"),
-    ("store", "safe_fraction"),
     ("store", "deadline"),
     ("store", "max_connections"),
-    ("routes", "*", "posture"),
 )
 
 

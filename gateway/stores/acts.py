@@ -1,4 +1,4 @@
-"""Acts of operators on the running gateway: pauses and exemptions with an end, in SQLite, with a copy in memory.
+"""Acts of operators on the running gateway: pauses, exemptions, postures, each with an end, in SQLite and in memory.
 
 Rules
 1. An act is on disk before it is confirmed, and off before its end is: a restart forgets none and revives none. None is
@@ -24,7 +24,7 @@ import orjson
 from gateway.clock import Clock
 from gateway.config.acts import ActKind, build_act, read_act
 from gateway.errors import ConfigError, GatewayError
-from policies.policy import Exemption, Pause, PolicySet
+from policies.policy import Exemption, Pause, PolicySet, PostureAct
 from policies.units import SECOND, Micros
 
 __all__ = ["KEPT", "MAX_ACTS", "Act", "ActError", "Acts"]
@@ -124,6 +124,7 @@ class Acts:
             policies,
             exemptions=kept + tuple(one for one in documents if isinstance(one, Exemption)),
             pauses=tuple(one for one in documents if isinstance(one, Pause)),
+            posture_acts=tuple(one for one in documents if isinstance(one, PostureAct)),
         )
 
     def poll(self) -> None:
@@ -178,7 +179,7 @@ class Acts:
             raise ActError(f"the acts cannot be kept at {self._path} ({error})") from error
 
 
-def _built(act: Act, policies: PolicySet) -> Pause | Exemption | None:
+def _built(act: Act, policies: PolicySet) -> Pause | Exemption | PostureAct | None:
     """Return the document of an act; None of one that a version before or after this one wrote in another shape."""
     try:
         return build_act(act.kind, act.members, policies)

@@ -139,3 +139,19 @@ def test_a_file_that_cannot_be_used(tmp_path: Path, clock: StoppedClock) -> None
     acts.poll()
     assert "cannot be read" in acts.warnings()[0]
     acts.close()
+
+
+def test_a_posture_is_put_over_the_policies(acts: Acts) -> None:
+    """For all or for one route that there is; the configured ones come back when it ends."""
+    asked = {"posture": "deny:20", "for": "1h", "reason": "store maintenance", "owner": "sre"}
+    made = acts.add("posture", asked, POLICIES)
+    acts.add("posture", {"posture": "closed", "route": "exports", "for": "1h"}, POLICIES)
+    set_ = [(one.posture, one.route) for one in acts.over(POLICIES).posture_acts]
+    assert set_ == [("deny:20", None), ("closed", "exports")]
+    with pytest.raises(ConfigError) as raised:
+        acts.add("posture", {"posture": "ajar", "route": "none", "for": "1h"}, POLICIES)
+    assert [fault.path for fault in raised.value.faults] == ["posture"]
+    with pytest.raises(ConfigError, match="known route"):
+        acts.add("posture", {"posture": "open", "route": "none", "for": "1h"}, POLICIES)
+    assert acts.end("posture", made.id) == made
+    assert [one.route for one in acts.over(POLICIES).posture_acts] == ["exports"]
