@@ -18,13 +18,15 @@ import glob
 import logging
 import threading
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from gateway.app import Gateway
-from gateway.config import Loaded, Settings, load
+from gateway.config import Loaded, Settings
+from gateway.config.document import Document, read_document
+from gateway.config.loader import load_document
 from gateway.errors import ConfigError, Fault, GatewayError
 
 __all__ = ["KEPT", "Reloader", "Source", "kept"]
@@ -90,6 +92,8 @@ class Reloader:
         self._ok: bool | None = None
         self._stopped = False
         self._watch: asyncio.Task[None] | None = None
+        #: Takes what was read, and is in force here by now, on to whoever else serves by it; returns what to warn of.
+        self.spread: Callable[[Document], tuple[Fault, ...]] = _no_one
         gateway.health.sources.append(self.warnings)
         gateway.telemetry.gauges.config_last_reload_ok = lambda: self._ok
 
@@ -127,17 +131,24 @@ class Reloader:
                 raise ConfigError((_STOPPING,))
             self._looks = self._look()
             try:
-                warnings = self._go(load(source.path, source.environ))
+                document = read_document(source.path, source.environ)
+                warnings = self._go(load_document(document, source.environ))
             except ConfigError as error:
                 self._ok, self._faults = False, error.faults
                 for fault in error.faults:
                     _LOG.error("not reloaded: %s: %s", source.path, fault)
                 raise
             self._ok, self._faults = True, ()
+            warnings += self.spread(document)
             for warning in warnings:
                 _LOG.warning("reloaded: %s: %s", source.path, warning)
             _LOG.warning("reloaded %s", source.path)
             return warnings
+
+    def take(self, loaded: Loaded) -> None:
+        """Go over to what somebody else has read, from any other thread. Raises ConfigError; then nothing changed."""
+        with self._lock:
+            self._go(loaded)
 
     def _go(self, loaded: Loaded) -> tuple[Fault, ...]:
         gateway = self._gateway
@@ -177,6 +188,10 @@ class Reloader:
             # Only then: to parse ten thousand tenants takes a second, and the interpreter meanwhile.
             self._read, self._patterns = own, _patterns(main)
         return own + _stats(_included(main, self._patterns))
+
+
+def _no_one(_document: Document) -> tuple[Fault, ...]:
+    return ()
 
 
 def _stats(paths: Iterable[Path]) -> tuple[_Look, ...]:

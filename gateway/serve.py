@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from gateway.config import Loaded
     from gateway.stores.memory import Backstop
 
-__all__ = ["serve"]
+__all__ = ["AdminThread", "Plane", "hear", "held", "say_ended", "say_ready", "serve"]
 
 _LOG = logging.getLogger("evenhand")
 
@@ -57,7 +57,7 @@ SWITCH_INTERVAL_SECONDS = 0.0005
 _ADMIN_AT_ONCE = 128
 
 
-class _AdminThread(threading.Thread):
+class AdminThread(threading.Thread):
     """The admin listener on its own loop. `start` returns when it serves."""
 
     def __init__(self, app: ASGIApp, listener: socket.socket) -> None:
@@ -66,16 +66,84 @@ class _AdminThread(threading.Thread):
         self._socket = listener
 
     def run(self) -> None:
+        """Serve until it is stopped."""
         asyncio.run(self._server.serve(sockets=[self._socket]))
 
     def stop(self) -> None:
+        """End it, and whatever it still answers."""
         self._server.should_exit = True
         self._server.force_exit = True
         self.join(timeout=5)
 
 
-class _Process:
-    """One serving process: the data plane's loop, its ticks, and how it ends."""
+class Plane:
+    """The data plane of a process: its loop, its ticks, and how it ends. To be filled in: who tells it what.
+
+    `leave` lets it close its listener and answer what was accepted; `ended` is how many requests the drain cut short.
+    """
+
+    def __init__(self, gateway: Gateway, data: socket.socket, certificate: Certificate | None = None) -> None:
+        self.gateway = gateway
+        self._certificate = certificate
+        self._socket = data
+        self._server: Listener | None = None
+        self._leaving = False
+
+    async def run(self) -> None:
+        """Serve until told to leave, and answer what was accepted."""
+        loop = asyncio.get_running_loop()
+        gateway = self.gateway
+        await gateway.start()
+        section = gateway.settings.server
+        server = self._server = Listener(
+            configured(gateway.endpoint, lane(gateway.door), gateway.settings.websocket),
+            drain_us=section.drain_timeout,
+            certificate=self._certificate,
+            handshake_us=section.header_timeout,
+            ready=self.on_ready,
+        )
+        # Told to stop before it served: it serves only those who have connected.
+        server.should_exit = self._leaving
+        gateway.callers = lambda: server.held
+        self.on_started()
+        ticks = loop.create_task(self._tick())
+        quiet_collector()
+        try:
+            await server.serve(sockets=[self._socket])
+        finally:
+            self.on_drained()
+            ticks.cancel()
+            await gateway.stop()
+
+    def on_started(self) -> None:
+        """Hear of a gateway that is open, and whose listener is not yet."""
+
+    def on_ready(self) -> None:
+        """Hear that callers are served."""
+
+    def on_drained(self) -> None:
+        """Hear that the listener is closed and its connections have ended, while there still is a loop."""
+
+    @property
+    def ended(self) -> int:
+        """How many requests the end of the drain cut short."""
+        return 0 if self._server is None else self._server.ended
+
+    def leave(self, *, at_once: bool = False) -> None:
+        """Close the listener, and drain unless it is to be `at_once`."""
+        self._leaving = True
+        if self._server is not None:
+            self._server.should_exit = True
+            self._server.force_exit |= at_once
+
+    async def _tick(self) -> None:
+        while True:
+            self.gateway.tick()
+            await asyncio.sleep(TICK_SECONDS)
+
+
+class _Process(Plane):
+    """One serving process that stands alone: it hears signals and reloads by itself."""
 
     def __init__(
         self,
@@ -85,89 +153,65 @@ class _Process:
         certificate: Certificate | None = None,
         source: Source | None = None,
     ) -> None:
-        self._gateway = gateway
-        self._certificate = certificate
+        super().__init__(gateway, data, certificate)
         self._source = source
         self._reloader: Reloader | None = None
-        self._socket = data
         section = gateway.settings.server
         self._names = name_of(data, section.listen), name_of(admin, section.admin)
-        self._server: Listener | None = None
-        self._leaving = False
         self._stopping: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            _hear(loop, number, self._on_stop)
+            hear(asyncio.get_running_loop(), number, self._on_stop)
         if early.asked:
             self._on_stop(signal.SIGTERM)
-        gateway = self._gateway
-        await gateway.start()
-        section = gateway.settings.server
-        server = self._server = Listener(
-            configured(gateway.endpoint, lane(gateway.door), gateway.settings.websocket),
-            drain_us=section.drain_timeout,
-            certificate=self._certificate,
-            handshake_us=section.header_timeout,
-            ready=self._on_ready,
-        )
-        # Told to stop before it served: it serves only those who have connected.
-        server.should_exit = self._leaving
-        gateway.callers = lambda: server.held
-        reloader = self._reloader = Reloader(gateway, self._source)
-        gateway.reload = reloader.reload
-        _hear(loop, signal.SIGHUP, lambda _: reloader.asked())
+        await super().run()
+
+    def on_started(self) -> None:
+        reloader = self._reloader = Reloader(self.gateway, self._source)
+        self.gateway.reload = reloader.reload
+        hear(asyncio.get_running_loop(), signal.SIGHUP, lambda _: reloader.asked())
         reloader.start()
         if self._stopping is not None:
             reloader.stop()
-        ticks = loop.create_task(self._tick())
-        quiet_collector()
-        try:
-            await server.serve(sockets=[self._socket])
-            if server.ended:
-                _LOG.warning(
-                    "drain_timeout is over; requests that were still under way and were ended: %d", server.ended
-                )
-        finally:
-            # While there still is a loop to be heard on.
-            early.over()
-            ticks.cancel()
-            reloader.stop()
-            await self._gateway.stop()
 
-    def _on_ready(self) -> None:
-        if self._stopping is not None:
-            return
-        listen, admin = self._names
-        sys.stderr.write(f"evenhand: serving on {listen}, admin on {admin}\n")
-        sys.stderr.flush()
-        notify("READY=1")
+    def on_ready(self) -> None:
+        if self._stopping is None:
+            say_ready(*self._names)
+
+    def on_drained(self) -> None:
+        say_ended(self.ended)
+        # While there still is a loop to be heard on.
+        early.over()
+        if self._reloader is not None:
+            self._reloader.stop()
 
     def _on_stop(self, number: int) -> None:
         if self._stopping is None:
             self._stopping = asyncio.get_running_loop().create_task(self._stop())
         elif number == signal.SIGINT:
-            self._leave(at_once=True)
+            self.leave(at_once=True)
 
     async def _stop(self) -> None:
         notify("STOPPING=1")
         if self._reloader is not None:
             self._reloader.stop()
-        self._gateway.drain()
-        await asyncio.sleep(self._gateway.settings.server.grace / SECOND)
-        self._leave()
+        self.gateway.drain()
+        await asyncio.sleep(self.gateway.settings.server.grace / SECOND)
+        self.leave()
 
-    def _leave(self, *, at_once: bool = False) -> None:
-        self._leaving = True
-        if self._server is not None:
-            self._server.should_exit = True
-            self._server.force_exit |= at_once
 
-    async def _tick(self) -> None:
-        while True:
-            self._gateway.tick()
-            await asyncio.sleep(TICK_SECONDS)
+def say_ready(listen: str, admin: str) -> None:
+    """Tell whoever waits for it that callers are served, and where."""
+    sys.stderr.write(f"evenhand: serving on {listen}, admin on {admin}\n")
+    sys.stderr.flush()
+    notify("READY=1")
+
+
+def say_ended(requests: int) -> None:
+    """Tell of requests that the drain did not wait for."""
+    if requests:
+        _LOG.warning("drain_timeout is over; requests that were still under way and were ended: %d", requests)
 
 
 def serve(loaded: Loaded, backstop: Backstop | None = None, source: Source | None = None) -> int:
@@ -180,15 +224,15 @@ def serve(loaded: Loaded, backstop: Backstop | None = None, source: Source | Non
     chain, key = server.tls_certificate, server.tls_key
     certificate = Certificate(chain, key) if chain and key else None
     with contextlib.ExitStack() as bound:
-        data = _held(bound, server.listen)
-        admin = _held(bound, server.admin)
+        data = held(bound, server.listen)
+        admin = held(bound, server.admin)
         early.hold()
         sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
         files = raise_file_limit()
         bound.callback(early.over)
         gateway = compose(loaded, backstop)
         gateway.files = files
-        thread = _AdminThread(gateway.admin, admin)
+        thread = AdminThread(gateway.admin, admin)
         thread.start()
         bound.callback(thread.stop)
         # First of all when the loop is gone: it took its handlers with it.
@@ -197,7 +241,7 @@ def serve(loaded: Loaded, backstop: Backstop | None = None, source: Source | Non
     return 0
 
 
-def _hear(loop: asyncio.AbstractEventLoop, number: int, act: Callable[[int], None]) -> None:
+def hear(loop: asyncio.AbstractEventLoop, number: int, act: Callable[[int], None]) -> None:
     """Let `act` be done on the loop whenever a signal comes.
 
     Not by the loop's own handlers: it takes them away when it closes, and for a moment the system's answer would hold.
@@ -205,7 +249,7 @@ def _hear(loop: asyncio.AbstractEventLoop, number: int, act: Callable[[int], Non
     signal.signal(number, lambda number, _frame: loop.call_soon_threadsafe(act, number))
 
 
-def _held(bound: contextlib.ExitStack, address: str) -> socket.socket:
+def held(bound: contextlib.ExitStack, address: str) -> socket.socket:
     """Return a socket that ends with `bound`, its file too, unless whoever served it has closed it by then."""
     listener = bind(address)
 

@@ -20,7 +20,7 @@ from gateway.errors import ConfigError, Fault
 from policies.policy import PolicySet
 from policies.units import Micros
 
-__all__ = ["LISTEN_VARIABLE", "Loaded", "load"]
+__all__ = ["LISTEN_VARIABLE", "Loaded", "load", "load_document"]
 
 #: Wins over `[server] listen` where it is set and not empty; the image sets it.
 LISTEN_VARIABLE = "EVENHAND_LISTEN"
@@ -40,7 +40,11 @@ def load(path: Path, environ: Mapping[str, str], now: Micros | None = None) -> L
 
     `now` is the wall-clock instant by which credentials and exemptions have ended.
     """
-    document = read_document(path, environ)
+    return load_document(read_document(path, environ), environ, now)
+
+
+def load_document(document: Document, environ: Mapping[str, str], now: Micros | None = None) -> Loaded:
+    """Check a document that was read. Raises ConfigError with every fault there is."""
     faults = [*document.faults, *_listen_from(document, environ)]
     made = draft(document.tree)
     faults += _traced(document, made.found)

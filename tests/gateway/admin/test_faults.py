@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import pytest
 
 from gateway.listener.sockets import bind
-from gateway.serve import _AdminThread
+from gateway.serve import AdminThread
 from tests.gateway.admin.served import Served
 
 __all__: list[str] = []
@@ -25,7 +25,7 @@ async def test_bug_is_a_clean_problem_and_a_traceback_in_the_log(
     served = Served(tmp_path)
     monkeypatch.setattr(served.telemetry.metrics, "render", Mock(side_effect=KeyError("what went wrong")))
     listener = bind("127.0.0.1:0")
-    thread = _AdminThread(served.app, listener)
+    thread = AdminThread(served.app, listener)
     thread.start()
     try:
         answer, body = await asyncio.to_thread(ask, listener)
