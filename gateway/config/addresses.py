@@ -16,10 +16,11 @@ from gateway.config.values import shown
 __all__ = [
     "Listen",
     "UpstreamUrl",
+    "is_host_port",
+    "masked",
     "parse_http_url",
     "parse_listen",
     "parse_origin",
-    "parse_store_url",
     "parse_upstream",
 ]
 
@@ -33,7 +34,6 @@ _UNIX = "unix:"
 # 107 bytes are what sun_path holds on Linux, its end included.
 _UNIX_PATH = re.compile(r"unix:/[^\x00-\x1f]{1,106}")
 _PORTS = {"http": 80, "https": 443}
-_STORE = ("redis", "rediss", "redis+sentinel", "redis+cluster")
 
 
 class Listen(str):
@@ -136,7 +136,7 @@ def parse_upstream(value: object) -> UpstreamUrl:
         return UpstreamUrl(text)
     parts = _split(text)
     if parts is None or parts.scheme not in _PORTS:
-        raise ValueError(f'expected an address such as "http://127.0.0.1:9000" or "unix:/path", found {_masked(value)}')
+        raise ValueError(f'expected an address such as "http://127.0.0.1:9000" or "unix:/path", found {masked(value)}')
     if "@" in parts.netloc:
         raise ValueError("expected an address without user and password, found one that has them")
     if parts.query or parts.fragment or text.endswith(("?", "#")):
@@ -150,7 +150,7 @@ def parse_http_url(value: object) -> str:
     """Parse an address that we fetch from: http or https, no user or password in it."""
     parts = _split(value if isinstance(value, str) else "")
     if parts is None or parts.scheme not in _PORTS or "@" in parts.netloc or parts.fragment:
-        raise ValueError(f'expected an address such as "https://id.example.com/jwks.json", found {_masked(value)}')
+        raise ValueError(f'expected an address such as "https://id.example.com/jwks.json", found {masked(value)}')
     return str(value)
 
 
@@ -167,23 +167,8 @@ def parse_origin(value: object) -> str:
         or parts.fragment
         or "@" in parts.netloc
     ):
-        raise ValueError(f'expected an origin such as "https://app.example.com", or "*", found {_masked(value)}')
+        raise ValueError(f'expected an origin such as "https://app.example.com", or "*", found {masked(value)}')
     return str(value).lower()
-
-
-def parse_store_url(value: object) -> str:
-    """Parse where buckets are kept: `memory:`, or a Redis by one of its schemes, which must name a host."""
-    if value == "memory:":
-        return "memory:"
-    text = value if isinstance(value, str) else ""
-    scheme, _, rest = text.partition("://")
-    hosts = rest.partition("/")[0].rpartition("@")[2].split(",")
-    if scheme not in _STORE:
-        schemes = ", ".join(f"{name}://" for name in _STORE)
-        raise ValueError(f"expected memory:, or an address that starts with one of {schemes}, found {_masked(value)}")
-    if not all(_is_host_port(host) for host in hosts):
-        raise ValueError(f'expected the host of a Redis such as "{scheme}://127.0.0.1:6379", found none that is valid')
-    return str(text)
 
 
 def _split(text: str) -> SplitResult | None:
@@ -199,7 +184,8 @@ def _split(text: str) -> SplitResult | None:
     return parts if good and port != 0 and not parts.netloc.endswith(":") else None
 
 
-def _is_host_port(text: str) -> bool:
+def is_host_port(text: str) -> bool:
+    """Return whether `text` is a host, IPv6 in brackets, with or without a port."""
     host, colon, port = text.rpartition(":") if not text.endswith("]") else (text, "", "")
     if not colon:
         host, port = host or port, "1"
@@ -219,6 +205,6 @@ def _is_port(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 5 and int(text) <= 65_535
 
 
-def _masked(value: object) -> str:
+def masked(value: object) -> str:
     """Quote `value` unless a user and password may stand in it."""
     return "one with a user and password in it" if isinstance(value, str) and "@" in value else shown(value)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, SecretStr
 from pydantic_core import CoreSchema, core_schema
 
-from gateway.config import addresses, files, patterns, secrets, values
+from gateway.config import addresses, files, patterns, secrets, store_url, values
 from gateway.config.values import QuotaText
 from policies.units import Micros, RequestUnits
 
@@ -139,7 +139,9 @@ Listener = Annotated[addresses.Listen, Kind(addresses.parse_listen)]
 Address = Annotated[addresses.UpstreamUrl, _text(addresses.parse_upstream, r"^(https?://|unix:/)")]
 HttpUrl = Annotated[str, _text(addresses.parse_http_url, "^https?://")]
 Origin = Annotated[str, Kind(addresses.parse_origin)]
-StoreUrl = Annotated[str, _text(addresses.parse_store_url, r"^(memory:$|rediss?://|redis\+(sentinel|cluster)://)")]
+StoreUrl = Annotated[
+    str, _text(store_url.parse_store_url, r"^(memory:$|rediss?(\+(sentinel|cluster))?://|redis\+unix:///)")
+]
 Trusted = Annotated[values.Network | Literal["unix"], Kind(values.parse_network)]
 
 PathPattern = Annotated[str, _text(patterns.parse_pattern, "^/")]

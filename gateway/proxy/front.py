@@ -12,6 +12,7 @@ from gateway.clock import Clock
 from gateway.config import Settings
 from gateway.config.entries import RouteEntry
 from gateway.config.sections import StoreSection, UpstreamSection
+from gateway.config.store_url import read_store_url
 from gateway.pipeline import Pipeline
 from gateway.ports import Headers
 from gateway.proxy.address import Addresses
@@ -165,7 +166,7 @@ def pseudonym(store: StoreSection) -> bytes:
     """
     if store.url == "memory:":
         return f"evenhand-{_PROCESS}".encode("ascii")
-    place = store.url.rpartition("@")[2]  # no user or password, not even in a digest
+    place = read_store_url(store.url).place  # no user or password, not even in a digest
     return b"evenhand-" + blake2b(f"{place}\0{store.namespace}".encode(), digest_size=4).hexdigest().encode("ascii")
 
 

@@ -8,9 +8,9 @@ from gateway.config.addresses import (
     parse_http_url,
     parse_listen,
     parse_origin,
-    parse_store_url,
     parse_upstream,
 )
+from gateway.config.store_url import parse_store_url
 
 __all__: list[str] = []
 
@@ -106,25 +106,6 @@ def test_a_password_in_an_address_is_refused_and_not_quoted(text: str) -> None:
         with pytest.raises(ValueError, match=r"^expected ") as caught:
             parse(text)
         assert "hunter2" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "text",
-    ("memory:", "redis://localhost", "redis://:secret@10.0.0.1:6379/0", "rediss://r.example.com:6380",
-     "redis+sentinel://s1:26379,s2:26379/mymaster", "redis+cluster://[::1]:6379,[::2]", "redis://[::1]:6379"),
-)  # fmt: skip
-def test_a_store_is_memory_or_a_redis_with_a_host(text: str) -> None:
-    """Four schemes of Redis."""
-    assert parse_store_url(text) == text
-
-
-@pytest.mark.parametrize(
-    "value", ("", "memory", "redis:", "redis://", "redis:///0", "redis://:6379", "redis://x:0x1", "redis://a,,b", True)
-)
-def test_a_redis_without_an_address_stops_the_start(value: object) -> None:
-    """It never silently means counting in memory (case 37)."""
-    with pytest.raises(ValueError, match=r"^expected .*, found "):
-        parse_store_url(value)
 
 
 def test_an_origin_is_scheme_and_host() -> None:
