@@ -236,6 +236,14 @@ class MemoryStore:
         if plan.share is not None:
             self._backstop.give_back(plan.share, now, over=reading is not None and reading.share_over)
 
+    def raise_level(self, charge: Charge, owed: float, now: Micros) -> None:
+        """Let the bucket of a charge owe at least `owed`, a part of its burst. An overflow bucket stays as it is."""
+        bucket = self._bucket(charge, now)
+        level = owed * bucket.burst
+        if gcra.level_at(bucket, now) < level and self._buckets.get(charge.bucket) is bucket:
+            bucket.level = level
+            bucket.stamp = max(bucket.stamp, now)
+
     def _undo(self, charge: Charge, now: Micros) -> None:
         bucket = self._buckets.get(charge.bucket)
         if bucket is not None:

@@ -1,0 +1,215 @@
+"""The store that always answers: a leased one, and a posture where that has no answer.
+
+    known below:  take -> leased store
+    not known:    take -> what needs no store -> the posture of the plan: a draw, or safe capacity
+
+Rules
+1. Nobody is answered 500, and nobody waits, because a store is gone. Whoever asks before it is known to be gone waits
+   for the store's deadline at most (`ask`).
+2. What was decided here says so in its reading (`posture`); what a request took, it gives back where it took it.
+3. What a posture admitted is told to the leased store once the store is up, so that it is counted (`debts.py`).
+4. One line in the log when the store goes, with the cause, and one when it is back, with what was decided meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from gateway.ports import Store
+from gateway.stores.debts import Debts
+from gateway.stores.memory import Backstop
+from gateway.stores.safe import Known, SafeCapacity
+from policies.charge import Charge, Plan, Reading, Refusal
+from policies.policy import PolicySet
+from policies.posture import LIMIT, SAFE, WAIT_US, certain, read_posture
+from policies.units import SECOND, Micros, RequestUnits
+
+__all__ = ["GuardedStore", "Leased", "State"]
+
+_LOG = logging.getLogger("evenhand.store")
+#: Debts told in one tick, about 0.1 ms.
+TOLD_PER_TICK = 200
+
+
+class State(Protocol):
+    """Whether a store can be reached; `stores.link.Link` is one."""
+
+    @property
+    def up(self) -> bool:
+        """False from the moment in which the store is known not to answer until it does."""
+        ...
+
+    @property
+    def cause(self) -> str:
+        """The kind of the last fault while not up, else empty."""
+        ...
+
+    @property
+    def errors(self) -> Mapping[str, int]:
+        """Failed calls by kind."""
+        ...
+
+
+class Leased(Store, Known, Protocol):
+    """The store below: it decides what it holds leases for, and can be asked for more."""
+
+    @property
+    def keys(self) -> int:
+        """Buckets held now."""
+        ...
+
+    @property
+    def overflow_requests(self) -> int:
+        """Requests charged to a shared overflow bucket."""
+        ...
+
+    @property
+    def backstop(self) -> Backstop:
+        """What the service can serve, and for whom."""
+        ...
+
+    def knows(self, plan: Plan, now: Micros) -> bool:
+        """Return whether `take` can decide `plan` at `now` without the store."""
+        ...
+
+    def ask(self, plan: Plan, now: Micros, resume: Callable[[], None]) -> Callable[[], None] | None:
+        """Ask the store for what `plan` lacks, and call `resume`; None if it is known, or nobody is there to ask."""
+        ...
+
+    def spent(self, charge: Charge, units: RequestUnits, now: Micros) -> None:
+        """Count units of a bucket that were admitted without the store."""
+        ...
+
+    def tick(self, now: Micros) -> None:
+        """Do the next slice of background work."""
+        ...
+
+
+class GuardedStore:
+    """A leased store that always answers; implements `gateway.ports.Store`. `draw` is from [0, 1)."""
+
+    def __init__(
+        self,
+        leased: Leased,
+        state: State,
+        policies: PolicySet,
+        max_keys: int,
+        now: Micros,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        self.leased = leased
+        self._state = state
+        self._draw = draw
+        self._safe = SafeCapacity(policies, max_keys, now, leased)
+        self._debts = Debts(max_keys, self._safe.part)
+        self._policies = policies
+        #: Requests that a posture decided.
+        self.decided = 0
+        #: Since when the store is known not to answer, 0 while it answers.
+        self.lost_us: Micros = 0
+        self._decided_before = 0
+
+    @property
+    def up(self) -> bool:
+        """Whether the store answers."""
+        return self._state.up
+
+    @property
+    def degraded(self) -> str:
+        """Return the kind of fault while the store is known not to answer, else nothing."""
+        return "" if self._state.up else self._state.cause or "down"
+
+    @property
+    def errors(self) -> Mapping[str, int]:
+        """Failed calls of the store by kind."""
+        return self._state.errors
+
+    @property
+    def keys(self) -> int:
+        """Buckets held now."""
+        return self.leased.keys
+
+    @property
+    def overflow_requests(self) -> int:
+        """Requests charged to a shared overflow bucket."""
+        return self.leased.overflow_requests
+
+    @property
+    def backstop(self) -> Backstop:
+        """What the service can serve, and for whom."""
+        return self.leased.backstop
+
+    def ask(self, plan: Plan, now: Micros, resume: Callable[[], None]) -> Callable[[], None] | None:
+        """Begin to find out what `take` needs, and call `resume` then; None if it can decide now."""
+        return self.leased.ask(plan, now, resume)
+
+    def take(self, plan: Plan, now: Micros) -> Reading:
+        """Take the plan from the leases; where they do not tell, do as its posture says."""
+        if self.leased.knows(plan, now):
+            return self.leased.take(plan, now)
+        return self._stand_in(plan, now)
+
+    def _stand_in(self, plan: Plan, now: Micros) -> Reading:
+        """Decide without the store."""
+        self.decided += 1
+        posture = read_posture(plan.posture)
+        refused = certain(plan, now)
+        if refused:
+            return Reading(refused, (), posture=posture.name)
+        if posture.refused is None:
+            reading = self._safe.take(plan, now)
+        elif posture.refused and posture.refuses(self._draw()):
+            return Reading((Refusal(LIMIT, WAIT_US),), (), posture=posture.name)
+        else:
+            reading = Reading((), (), posture=posture.name)
+        if not reading.refused:
+            self._debts.add(plan, now)
+        return reading
+
+    def give_back(self, plan: Plan, now: Micros, reading: Reading | None = None) -> None:
+        """Return the charges of a taken plan whose request never reached the upstream."""
+        if reading is None or not reading.posture:
+            self.leased.give_back(plan, now, reading)
+            return
+        self._debts.take_back(plan, now)
+        if reading.posture == SAFE:
+            self._safe.give_back(plan, now, reading)
+
+    def release(self, plan: Plan, reading: Reading | None = None) -> None:
+        """Return the seats of a taken plan, where they were taken. Exactly once per take."""
+        if reading is None or not reading.posture:
+            self.leased.release(plan, reading)
+        elif reading.posture == SAFE:
+            self._safe.release(plan)
+
+    def rebuild(self, policies: PolicySet, now: Micros) -> None:
+        """Go on under new policies: refills nothing, forgets nothing."""
+        self._policies = policies
+        self.leased.rebuild(policies, now)
+        self._safe.rebuild(policies, now)
+
+    def tick(self, now: Micros) -> None:
+        """Do the next slice of background work, tell debts, and say once that the store went or came."""
+        self.leased.tick(now)
+        self._safe.tick(now)
+        up = self._state.up
+        if up and self._debts:
+            for charge, units in self._debts.drain(TOLD_PER_TICK, now):
+                self.leased.spent(charge, units, now)
+        if up == bool(self.lost_us):
+            self._back(now) if up else self._gone(now)
+
+    def _gone(self, now: Micros) -> None:
+        if not self._state.cause and self.decided == self._decided_before:
+            return  # it was never asked yet: the first connection is being made
+        self.lost_us = now
+        _LOG.warning("the store does not answer (%s): postures decide, %s by default", self.degraded,
+                     self._policies.posture)  # fmt: skip
+
+    def _back(self, now: Micros) -> None:
+        decided, seconds = self.decided - self._decided_before, (now - self.lost_us) / SECOND
+        self.lost_us, self._decided_before = 0, self.decided
+        _LOG.warning("the store answers again: %d requests were decided without it in %.1f s", decided, seconds)
