@@ -130,7 +130,11 @@ def _rows() -> list[tuple[str, int, PolicySet, Class]]:
         for name, key in (("admitted", roomy), ("refused", narrow))
         for cls in Class
     ]
-    many = [(f"admitted, {count:,} tenants", count, _policies(count, roomy), Class.INTERACTIVE) for count in TENANTS]
+    many = [
+        (f"admitted, {cls.label}, {count:,} tenants", count, _policies(count, roomy), cls)
+        for cls in Class
+        for count in TENANTS
+    ]
     return one + many
 
 

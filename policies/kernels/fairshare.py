@@ -41,6 +41,7 @@ from typing import Final
 from policies.kernels.backlog import Queue
 from policies.kernels.ceilings import Ceilings
 from policies.kernels.member import Member
+from policies.kernels.reservoir import Reservoir
 from policies.kernels.roster import Roster
 from policies.kernels.share import Ask, ClassPart, ShareRefusal, SharesView, ShareView
 from policies.kernels.waterfill import SLICE
@@ -59,7 +60,7 @@ HEAVY_US: Final = SECOND
 NO_RULE: Final = (0.0, 0.0)
 
 
-class Shares:
+class Shares(Reservoir):
     """The backstop and everybody's share of it.
 
     `rate_us` is in units per microsecond, `burst` in units; `classes` is indexed by class, `unlisted_weight` the weight
@@ -67,9 +68,8 @@ class Shares:
     """
 
     __slots__ = (
-        "_arrival", "_burst", "_capacity", "_ceilings", "_cost_us", "_debt_us", "_due_us", "_early_us", "_full_us",
-        "_guarded", "_half_us", "_head_us", "_line", "_members", "_queue", "_roster", "_rules", "_saved_us", "_spent",
-        "_used", "_used_at", "over",
+        "_ceilings", "_due_us", "_early_us", "_guarded", "_members", "_queue", "_roster", "_rules", "_spent", "_used",
+        "_used_at", "over",
     )  # fmt: skip
 
     def __init__(
@@ -77,9 +77,9 @@ class Shares:
         max_unlisted: int = 10_000,
     ) -> None:  # fmt: skip
         self._roster = Roster(rate_us, unlisted_weight, max_unlisted, now)
-        # The hot path looks at these two without a detour.
+        super().__init__(rate_us, burst, self._roster.line)
+        # The hot path looks at them without a detour.
         self._members = self._roster.members
-        self._line = self._roster.line
         #: Whether the last take was over the share.
         self.over = False
         self._queue = Queue(now)
@@ -89,23 +89,11 @@ class Shares:
         self._used = 0.0
         self._used_at = (now, 0.0)
         self._ceilings = Ceilings()
-        self._size(rate_us, burst, classes)
+        self._rank(classes)
         self._ceilings.resize(Shares, rate_us, burst, classes, unlisted_weight, now, max_unlisted)
         self._guarded = self._roster.guarded = self._ceilings.guarded
-        #: Theoretical arrival time of the backstop's bucket, which starts full: microseconds after the last solve. A
-        #: float that counted from an older instant would soon round to more than a unit takes.
-        self._arrival = -self._full_us
 
-    def _size(self, rate_us: float, burst: RequestUnits, classes: Sequence[ClassPart]) -> None:
-        self._capacity = rate_us
-        self._burst = burst
-        self._cost_us = cost_us = 1.0 / rate_us if rate_us > 0.0 else 0.0
-        self._full_us = burst * cost_us
-        #: What takes within a share may owe, and what takes over it leave.
-        self._debt_us = max(SECOND / 2, min(5.0, burst / 2) * cost_us)
-        self._half_us = self._debt_us / 2
-        self._saved_us = self._half_us * 0.75
-        self._head_us = min(SECOND / 20, self._full_us / 4)
+    def _rank(self, classes: Sequence[ClassPart]) -> None:
         highest = min((rule.priority for rule in classes), default=0)
         #: Reserve and floor of the classes that have a higher one above them.
         self._rules = {
@@ -134,7 +122,12 @@ class Shares:
         left = virtual - member.arrival
         small = member.small
         if left > small:
-            left = small if small > line.deep else min(left, line.deep)
+            if small > line.deep:
+                left = small
+            elif member.low is None:
+                left = min(left, line.deep)
+            else:
+                return self._take_tracked(member, ask, now)
         cost = ask.cost
         left -= cost * member.per_weight
         due = self._arrival
@@ -205,11 +198,11 @@ class Shares:
         if held > full:
             member.save(held - full, now)
             held = full
+        reserve, floor = self._rules.get(ask.cls, NO_RULE)
         if member.low is not None:
-            member.low.settle(held, full)
+            member.settle(held, full, light=reserve > 0.0 and ask.cls not in self._guarded)
         spent = cost * member.per_weight
         beyond = self._want(member, cost, held - spent, now)
-        reserve, floor = self._rules.get(ask.cls, NO_RULE)
         kept = self._kept(member, ask.cls, spent, virtual, now)
         need = min(spent, full - kept) + kept
         fill, granted = held / full, True
@@ -227,7 +220,7 @@ class Shares:
         spare = not within and self._spare(debt, cost)
         if not (within or spare or (granted and debt < self._saved_us and member.draw(spent))):
             if member.low is not None and floor and now < member.high_until:
-                member.low.refused(spent, floor, line.level, virtual, now)
+                member.miss(spent, floor, virtual, now)
             self._ceilings.undo(ask, now)
             return ShareRefusal("share", member.book(cost, need - held, now), beyond)
         self.over = spare
@@ -281,15 +274,6 @@ class Shares:
         if now >= member.high_until:
             return 0.0
         return 0.0 if floor and low.due(virtual, now) >= min(spent, member.full()) else reserve * low.brim
-
-    def _debt(self, now: Micros) -> float:
-        """Return how long the backstop takes to be at zero again; negative while it holds tokens."""
-        debt = self._arrival - (now - self._line.solved_us)
-        return -self._full_us if debt < -self._full_us else debt  # noqa: FURB136 - as in `_want`
-
-    def _spare(self, debt: float, cost: RequestUnits) -> bool:
-        """Return whether the backstop holds `cost` tokens besides what takes over the share leave alone."""
-        return debt + min(cost * self._cost_us, self._full_us - self._head_us) + self._head_us <= 0.0
 
     def _spend(self, cost: RequestUnits, debt: float, now: Micros) -> None:
         """Take `cost` from the backstop."""
@@ -365,10 +349,8 @@ class Shares:
         max_unlisted: int = 10_000,
     ) -> None:  # fmt: skip
         """Follow a reload: nothing is refilled, nothing forgotten; a debt takes as long to repay as before."""
-        debt = self._debt(now)
-        part = debt / self._full_us if debt < 0.0 else 0.0
-        self._size(rate_us, burst, classes)
-        self._arrival = now - self._line.solved_us + (part * self._full_us if debt < 0.0 else debt)
+        self._refit(rate_us, burst, now)
+        self._rank(classes)
         self._roster.resize(unlisted_weight, max_unlisted, now)
         self._ceilings.resize(Shares, rate_us, burst, classes, unlisted_weight, now, max_unlisted)
         self._guarded = self._roster.guarded = self._ceilings.guarded

@@ -64,7 +64,12 @@ class Roster:
             member.low = Low(member.small)
         member.ask = ask
         member.plain = member.group is None and member.low is None
-        member.light_at = member.heavy_until if member.plain and ask.cls not in self.guarded else FOREVER
+        if ask.cls in self.guarded:
+            member.light_at = FOREVER
+        elif member.plain:
+            member.light_at = member.heavy_until
+        else:
+            member.light_at = member.low_light_at() if ask.cls in self.lower else FOREVER
         return member
 
     def resize(self, unlisted_weight: float, max_unlisted: int, now: Micros) -> None:
