@@ -97,7 +97,7 @@ class Member(Ratio):
     """A tenant, or the group of all tenants that nobody listed (whose members have a level of their own)."""
 
     __slots__ = (
-        "arrival", "ask", "denied", "group", "half", "heavy_until", "high_until", "light_at",
+        "arrival", "ask", "denied", "group", "had_high", "had_low", "half", "heavy_until", "high_until", "light_at",
         "line", "low", "meter", "meter_rate_us", "metered_us", "over_us", "own_burst", "own_rate_us", "per_weight",
         "plain", "queue", "saved", "seen_us", "small", "watch", "within_refused",
     )  # fmt: skip
@@ -122,6 +122,8 @@ class Member(Ratio):
         self.light_at: Micros = 0
         #: The last ask that was not light.
         self.seen_us = now
+        #: Whether it asked in the highest class, and in a lower one; and what that is owed, once both are true.
+        self.had_high = self.had_low = False
         self.low: Low | None = None
         #: What was earned with the bucket full while callers were booked to return.
         self.saved = 0.0

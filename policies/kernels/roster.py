@@ -60,8 +60,14 @@ class Roster:
             member.reweigh(ask.weight, now)
         if ask.own_rate_us != member.own_rate_us or ask.own_burst != member.own_burst:
             member.own(ask.own_rate_us, ask.own_burst, now)
-        if member.low is None and ask.cls in self.lower:
+        low = ask.cls in self.lower
+        # A tenant of one class has none to order; most are.
+        if member.low is None and (member.had_high if low else member.had_low):
             member.low = Low(member.small)
+        if low:
+            member.had_low = True
+        else:
+            member.had_high = True
         member.ask = ask
         member.plain = member.group is None and member.low is None
         if ask.cls in self.guarded:
@@ -69,7 +75,7 @@ class Roster:
         elif member.plain:
             member.light_at = member.heavy_until
         else:
-            member.light_at = member.low_light_at() if ask.cls in self.lower else FOREVER
+            member.light_at = member.low_light_at() if low else FOREVER
         return member
 
     def resize(self, unlisted_weight: float, max_unlisted: int, now: Micros) -> None:

@@ -32,10 +32,10 @@ steps = st.lists(
 def outcome(shares: Shares) -> tuple[float, ...]:
     """Return what an ask of the mixed tenant leaves behind, but for how its demand was counted."""
     member = shares._members["mixed"]
-    low = member.low
-    assert low is not None
-    virtual, now = shares._line.virtual_base, shares._line.solved_us
-    return shares.over, shares._arrival, member.arrival, low.brim, low.due(virtual, now)
+    taken = shares.over, shares._arrival, member.arrival
+    if (low := member.low) is None:
+        return taken
+    return *taken, low.brim, low.due(shares._line.virtual_base, shares._line.solved_us)
 
 
 def long_way(shares: Shares, ask: Ask, now: Micros) -> object:
