@@ -38,6 +38,7 @@ from gateway.proxy.upstream import Upstream
 from gateway.proxy.websocket import Sockets
 from gateway.stores import open_store
 from gateway.stores.acts import Acts
+from gateway.stores.guard import GuardedStore
 from gateway.stores.memory import Backstop
 from gateway.stores.usage import PolicyUse
 from gateway.telemetry import Telemetry
@@ -84,6 +85,7 @@ class Gateway:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing: set[asyncio.Task[None]] = set()
         self.health = Health(settings, policies, self.telemetry, clock, map(str, loaded.warnings))
+        self.health.policies = lambda: self.pipeline.policies
         self.dashboard = self._dashboard()
         self.admin = build_admin(
             settings,
@@ -94,7 +96,7 @@ class Gateway:
             self.identity.jobs,
             [
                 *self.dashboard.routes(),
-                *act_routes(self.acts, lambda: self.pipeline.policies, self.telemetry, clock),
+                *act_routes(self.acts, lambda: self.pipeline.policies, self.telemetry, clock, self._store_standing),
                 *reload_routes(self._asked),
             ],
             self.history,
@@ -254,6 +256,9 @@ class Gateway:
         gauges.keys = lambda: store.keys
         gauges.overflow_requests = lambda: store.overflow_requests
         gauges.store_up = lambda: True
+        if isinstance(store, GuardedStore):
+            gauges.store_up, gauges.store_errors = lambda: store.up, lambda: store.errors
+            self.health.cause = lambda: store.degraded
         gauges.in_flight = lambda: self.pipeline.in_flight
         gauges.connections = self._connections
         gauges.starved_keys = self.history.starved
@@ -261,6 +266,9 @@ class Gateway:
         if isinstance(shares := store.backstop, Shares):
             gauges.backstop_contended = lambda: shares.view(self._clock.now()).contended
             gauges.backstop_used_ratio = lambda: shares.view(self._clock.now()).used_ratio
+
+    def _store_standing(self) -> Mapping[str, object] | None:
+        return self.store.standing(self._clock.now()) if isinstance(self.store, GuardedStore) else None
 
     def _connections(self) -> dict[str, int]:
         stats = [upstream.stats() for upstream in self._upstreams.values()]

@@ -1,11 +1,12 @@
-"""`/api/pause` and `/api/exemptions`: what an operator does to the running gateway, with an end and an audit line.
+"""`/api/pause`, `/api/exemptions` and `/api/posture`: an operator's acts, with an end and an audit line.
 
 Rules
 1. `POST` answers 201 once the act is kept; it decides within one tick of this process. `DELETE` ends it early.
-2. Everything wrong with a request is told at once: 400, one sentence a fault. A file that cannot keep the act is 503,
+2. Everything wrong with a request is told at once: 400, one sentence a fault. A store that cannot keep the act is 503,
    and then there is none.
 3. Each act that is made or ended is one audit line, in the decision log (event `act`) and on stderr. It holds what was
    asked and from which address; no secret has a place in an act.
+4. Where limits are kept in this process no posture ever decides, and setting one is 409: nobody shall believe it.
 """
 
 from __future__ import annotations
@@ -28,12 +29,15 @@ from gateway.config.acts import ActKind
 from gateway.errors import ConfigError
 from gateway.stores.acts import Act, ActError, Acts
 from gateway.telemetry import Telemetry
+from policies.cost import UNMATCHED
 from policies.policy import PolicySet
+from policies.posture import chosen
 from policies.units import SECOND, Micros
 
 __all__ = ["MAX_BODY", "act_members", "act_routes"]
 
 MAX_BODY = 8192
+_NEVER_LOST = "[store] url is memory:, which is never lost, so no posture ever decides."
 _LOG = logging.getLogger("evenhand.audit")
 
 
@@ -107,9 +111,40 @@ class _Endpoint:
             self._telemetry.log.event("act", self._clock.now(), told)
 
 
-def act_routes(acts: Acts, policies: Callable[[], PolicySet], telemetry: Telemetry, clock: Clock) -> list[Route]:
-    """Return the paths of both kinds."""
+class _Postures(_Endpoint):
+    """Acts on the posture, beside what holds now; `state` tells of the store, None if it is never lost."""
+
+    state: Callable[[], Mapping[str, object] | None]
+
+    def list(self, request: Request) -> Response:
+        """Answer with the posture of each route as it is now, the acts in force, and whether the store answers."""
+        policies, now = self._policies(), self._clock.wall()
+        return json_answer({
+            "posture": chosen(policies, UNMATCHED, now),
+            "routes": {route.name: chosen(policies, index, now) for index, route in enumerate(policies.routes)},
+            "store": self.state(),
+            "acts": [act_members(act) for act in self._acts.of(self._kind)],
+        })  # fmt: skip
+
+    async def make(self, request: Request) -> Response:
+        """Keep an act: 201 with its members."""
+        if self.state() is None:
+            return problem_answer(request, 409, detail=_NEVER_LOST)
+        return await super().make(request)
+
+
+def act_routes(
+    acts: Acts,
+    policies: Callable[[], PolicySet],
+    telemetry: Telemetry,
+    clock: Clock,
+    state: Callable[[], Mapping[str, object] | None] = lambda: None,
+) -> list[Route]:
+    """Return the paths of all kinds. `state` tells of a shared store: `up`, `cause`, `lost_seconds`, `decided`."""
+    postures = _Postures("posture", "acts", acts, policies, telemetry, clock)
+    postures.state = state
     return [
+        *postures.routes("/api/posture"),
         *_Endpoint("pause", "pauses", acts, policies, telemetry, clock).routes("/api/pause"),
         *_Endpoint("exemption", "exemptions", acts, policies, telemetry, clock).routes("/api/exemptions"),
     ]

@@ -3,8 +3,8 @@
 Rules
 1. Alive means that the data plane's loop turns: `beat` is called from it every tick. Nothing outside this process makes
    it dead, or an upstream's outage would restart every gateway.
-2. Ready means that new requests are welcome: started, not draining, and able to decide. A lost store with a posture
-   that still admits, and a failing canary, are warnings.
+2. Ready means that new requests are welcome: started, not draining, and able to decide. A lost store is a warning as
+   long as the posture of some request still admits, and so is a failing canary.
 3. Whatever is off or in shadow is listed, so that nobody takes a limit for granted that does not hold; so are routes
    that no named policy covers and policies that nothing has met for 30 days. The counts are those of `evenhand
    inventory`.
@@ -20,7 +20,9 @@ from gateway.clock import Clock
 from gateway.config import Loaded, Settings
 from gateway.config.inventory import counts, exemptions, standings
 from gateway.telemetry import Telemetry
+from policies.cost import UNMATCHED
 from policies.policy import Mode, PolicySet
+from policies.posture import admits_nothing, chosen
 from policies.request import Kind, Principal
 from policies.sizing import effective_key
 from policies.units import SECOND, Micros
@@ -52,11 +54,14 @@ class Health:
         self._clock = clock
         self._gauges = telemetry.gauges
         self._beat: Micros | None = None
+        #: The policies in force, acts included; and the kind of fault while the store does not answer. Set by whoever
+        #: composes the house.
+        self.policies: Callable[[], PolicySet] = lambda: policies
+        self.cause: Callable[[], str] = str
         self.reload(settings, policies, warnings)
 
     def reload(self, settings: Settings, policies: PolicySet, warnings: Iterable[str] = ()) -> None:
         """Look at another configuration from now on."""
-        self._closed = settings.store.posture == "closed"
         # Whether an exemption has ended, say, is asked at every look, not only when the file was read.
         self._configured = tuple(warning for warning in warnings if not _ANEW.search(warning))
         self._loaded = Loaded(settings, policies)
@@ -79,7 +84,9 @@ class Health:
 
     def notable(self) -> dict[str, object]:
         """Return what does not hold as usual: the members of `/readyz` that cost nothing to tell every second."""
-        return _report(self._checks(), list(self.warnings())) | {"off": self._off, "shadow": self._shadow}
+        lost = self._store_lost()
+        members = {"off": self._off, "shadow": self._shadow, "degraded": [lost] if lost else []}
+        return _report(self._checks(), list(self.warnings())) | members
 
     def brief(self) -> dict[str, object]:
         """Return the members of `/readyz` for those who may not know more: the status, and which checks hold."""
@@ -93,7 +100,7 @@ class Health:
             ("loop", self._stalled()),
             ("started", "" if self.started else "serving has not begun"),
             ("draining", "shutting down: send new requests elsewhere" if self.draining else ""),
-            ("store", self._store_lost() if self._closed else ""),
+            ("store", self._store_lost() if self._closed() else ""),
         ]
 
     def ready(self) -> dict[str, object]:
@@ -117,7 +124,7 @@ class Health:
         """Yield what an operator should know, one sentence each."""
         yield from self._configured
         yield from (f"policy {name} is off: it limits nobody" for name in self._off)
-        if not self._closed and (lost := self._store_lost()):
+        if not self._closed() and (lost := self._store_lost()):
             yield lost
         canaries = {} if self._gauges.canary_ok is None else self._gauges.canary_ok()
         yield from (f"the canary {name} does not find what it expects" for name, ok in canaries.items() if not ok)
@@ -137,7 +144,13 @@ class Health:
 
     def _store_lost(self) -> str:
         up = self._gauges.store_up
-        return "" if up is None or up() else "the store does not answer: its posture decides"
+        if up is None or up():
+            return ""
+        default = chosen(self.policies(), UNMATCHED, self._clock.wall())
+        return f"the store does not answer ({self.cause() or 'down'}): {default} decides where no route says otherwise"
+
+    def _closed(self) -> bool:
+        return admits_nothing(self.policies(), self._clock.wall())
 
 
 def _report(checks: list[tuple[str, str]], warnings: list[str]) -> dict[str, object]:

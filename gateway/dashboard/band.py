@@ -1,7 +1,7 @@
 """What does not hold as usual: the band that cannot be missed.
 
-An entry has a `kind` (`off`, `shadow`, `exempt`, `paused`, `degraded`, `warning`), a sentence, and, of an act, its
-`act` id, so that the page can offer to end it.
+An entry has a `kind` (`off`, `shadow`, `exempt`, `paused`, `posture`, `degraded`, `warning`), a sentence, and, of an
+act, its `act` id, so that the page can offer to end it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gateway.clock import Clock
-from policies.policy import Exemption, Match, Pause, PolicySet
+from policies.policy import Exemption, Match, Pause, PolicySet, PostureAct
 from policies.units import SECOND, Micros
 
 __all__ = ["Band"]
@@ -43,9 +43,10 @@ class Band:
     def _entries(self) -> Iterator[dict[str, Any]]:
         ready, policies, now = self._ready(), self._policies(), self._clock.wall()
         acts = self._acts()
-        for check in ready["checks"]:
-            if not check["ok"]:
-                yield {"kind": "degraded", "text": f"{check['name']}: {check['detail']}"}
+        yield from _degraded(ready)
+        for act in policies.posture_acts:
+            if act.expires_us > now:
+                yield _posture(act, acts)
         for pause in policies.pauses:
             if pause.expires_us > now:
                 yield _act("paused", pause, acts, "")
@@ -57,14 +58,29 @@ class Band:
             if exemption.expires_us > now:
                 yield _act("exempt", exemption, acts, _raised(exemption))
         for warning in ready.get("warnings", ()):
-            if not (warning.startswith("policy ") and warning.endswith("limits nobody")):  # said as off
+            said_as_off = warning.startswith("policy ") and warning.endswith("limits nobody")
+            if not said_as_off and warning not in ready.get("degraded", ()):
                 yield {"kind": "warning", "text": warning}
+
+
+def _degraded(ready: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    failing = [check for check in ready["checks"] if not check["ok"]]
+    yield from ({"kind": "degraded", "text": f"{check['name']}: {check['detail']}"} for check in failing)
+    told = {check["detail"] for check in failing}
+    yield from ({"kind": "degraded", "text": text} for text in ready.get("degraded", ()) if text not in told)
 
 
 def _act(kind: str, made: Pause | Exemption, acts: dict[str, str], what: str) -> dict[str, Any]:
     why = ", ".join(filter(None, (made.reason, made.owner)))
     text = f"{covered(made.match)}{what} until {_clock(made.expires_us)}" + (f" ({why})" if why else "")
     return {"kind": kind, "text": text, "act": acts.get(made.name)}
+
+
+def _posture(act: PostureAct, acts: dict[str, str]) -> dict[str, Any]:
+    why = ", ".join(filter(None, (act.reason, act.owner)))
+    where = "" if act.route is None else f" on route {act.route}"
+    text = f"without a store {act.posture} decides{where} until {_clock(act.expires_us)}" + (f" ({why})" if why else "")
+    return {"kind": "posture", "text": text, "act": acts.get(act.name)}
 
 
 def covered(match: Match) -> str:

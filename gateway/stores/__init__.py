@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gateway.stores.guard import GuardedStore
 from gateway.stores.memory import Backstop, MemoryStore
 from policies.policy import PolicySet
 from policies.units import Micros
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["open_store"]
 
 
-def open_store(settings: Settings, policies: PolicySet, now: Micros, backstop: Backstop | None = None) -> MemoryStore:
+def open_store(
+    settings: Settings, policies: PolicySet, now: Micros, backstop: Backstop | None = None
+) -> MemoryStore | GuardedStore:
     """Return the store of `settings`; `backstop` replaces the fair shares."""
     return MemoryStore(policies, settings.store.max_keys, now, backstop)

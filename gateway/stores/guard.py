@@ -127,6 +127,16 @@ class GuardedStore:
         """Failed calls of the store by kind."""
         return self._state.errors
 
+    def standing(self, now: Micros) -> dict[str, object]:
+        """Return how the store stands, as the admin API tells it."""
+        lost = max(0, now - self.lost_us) if self.lost_us else 0
+        return {
+            "up": self.up,
+            "cause": self.degraded or None,
+            "lost_seconds": lost // SECOND,
+            "decided": self.decided,
+        }
+
     @property
     def keys(self) -> int:
         """Buckets held now."""

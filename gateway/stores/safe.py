@@ -147,6 +147,7 @@ class _SafeShares:
 
     def __init__(self, policies: PolicySet, now: Micros) -> None:
         self.fraction = policies.safe_fraction
+        self.over = False
         self._whole = (
             policies.backstop.rate.per_us, policies.backstop.burst, policies.classes, policies.unlisted_weight,
             policies.max_unlisted_tenants,
@@ -161,14 +162,11 @@ class _SafeShares:
         self._shares = Shares(0.0, burst, classes, unlisted, now, max_unlisted)
         self.rebuild(rate_us, burst, classes, unlisted, now, max_unlisted)
 
-    @property
-    def over(self) -> bool:
-        """Whether the last take was over the tenant's fair share."""
-        return self._shares.over
-
     def take(self, ask: ShareCharge, now: Micros) -> ShareRefusal | None:
         """Take the ask and return None, or take nothing and say why."""
-        return self._shares.take(ask, now)
+        refusal = self._shares.take(ask, now)
+        self.over = self._shares.over
+        return refusal
 
     def give_back(self, ask: ShareCharge, now: Micros, *, over: bool = False) -> None:
         """Undo a take, which was `over` the share or not."""

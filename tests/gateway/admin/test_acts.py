@@ -1,4 +1,4 @@
-"""`/api/pause` and `/api/exemptions`: made, listed, ended, each with an audit line."""
+"""`/api/pause`, `/api/exemptions` and `/api/posture`: made, listed, ended, each with an audit line."""
 
 from __future__ import annotations
 
@@ -27,16 +27,21 @@ reason = "launch week"
 owner = "sre"
 expires = 2099-01-01T00:00:00Z
 """
+ROUTES = (
+    '[[routes]]\nname = "plain"\npath = "/plain"\n[[routes]]\nname = "exports"\npath = "/exports"\nposture = "closed"\n'
+)
 BATCH = {"match": {"class": "batch"}, "for": "30m", "reason": "backfill", "owner": "sre"}
 
 
 class Acting(Served):
     """A served admin listener with acts."""
 
-    def __init__(self, folder: Path, more: str = "", *, token: str = "") -> None:
+    def __init__(
+        self, folder: Path, more: str = "", *, token: str = "", standing: Mapping[str, object] | None = None
+    ) -> None:
         super().__init__(folder, more, token=token)
         self.acts = Acts(folder / "acts.sqlite3", self.clock)
-        routes = act_routes(self.acts, lambda: self.policies, self.telemetry, self.clock)
+        routes = act_routes(self.acts, lambda: self.policies, self.telemetry, self.clock, lambda: standing)
         self.app = build_admin(
             self.loaded.settings, lambda: self.policies, self.telemetry, self.health, self.clock, more=routes
         )
@@ -100,3 +105,36 @@ async def test_a_lost_end_is_503(tmp_path: Path) -> None:
     (tmp_path / "acts.sqlite3").mkdir()
     assert (await served.ask(f"/api/pause/{id}", "DELETE")).status_code == 503
     assert served.acts.of("pause")
+
+
+async def test_postures(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A posture is set, told route by route beside the state of the store, and ended; both are audited."""
+    standing = {"up": False, "cause": "timeout", "lost_seconds": 3, "decided": 12}
+    served = Acting(tmp_path, ROUTES, standing=standing)
+    before = (await served.ask("/api/posture")).json()
+    assert before == {
+        "posture": "safe-capacity", "routes": {"plain": "safe-capacity", "exports": "closed"}, "store": standing,
+        "acts": [],
+    }  # fmt: skip
+    made = await served.post("/api/posture", {"posture": "deny:20", "for": "1h", "owner": "sre"})
+    assert (made.status_code, made.json()["posture"]) == (201, "deny:20")
+    id = made.json()["id"]
+    await served.post("/api/posture", {"posture": "open", "route": "exports", "for": "1h"})
+    served.policies = served.acts.over(served.policies)
+    found = (await served.ask("/api/posture")).json()
+    assert (found["posture"], found["routes"]) == ("deny:20", {"plain": "deny:20", "exports": "open"})
+    assert [act["posture"] for act in found["acts"]] == ["deny:20", "open"]
+    assert (await served.ask(f"/api/posture/{id}", "DELETE")).status_code == 204
+    wrong = await served.post("/api/posture", {"posture": "ajar", "route": "none"})
+    assert wrong.status_code == 400
+    told = [json.loads(record.getMessage()) for record in caplog.records if record.name == "evenhand.audit"]
+    assert [(line["act"], line["kind"], line["posture"]) for line in told] == [
+        ("made", "posture", "deny:20"), ("made", "posture", "open"), ("ended", "posture", "deny:20"),
+    ]  # fmt: skip
+
+
+async def test_no_posture_where_none_decides(tmp_path: Path) -> None:
+    """Limits kept in this process are never lost; nobody shall believe that a posture holds."""
+    served = Acting(tmp_path)
+    assert (await served.post("/api/posture", {"posture": "open", "for": "1h"})).status_code == 409
+    assert (await served.ask("/api/posture")).json()["store"] is None

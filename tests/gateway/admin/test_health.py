@@ -119,11 +119,13 @@ async def test_a_lost_store_is_a_warning_while_its_posture_admits(tmp_path: Path
     """With posture closed nothing could be served, so new requests go elsewhere."""
     for posture, status in (("safe-capacity", 200), ("open", 200), ("closed", 503)):
         served = Served(tmp_path, policies(posture))
-        served.telemetry.gauges.store_up = lambda: False
+        served.telemetry.gauges.store_up, served.health.cause = lambda: False, lambda: "timeout"
         answer = await served.ask("/readyz")
         assert answer.status_code == status
         found = answer.json()["warnings"] + [check["detail"] for check in answer.json()["checks"]]
-        assert "the store does not answer: its posture decides" in found
+        lost = f"the store does not answer (timeout): {posture} decides where no route says otherwise"
+        assert lost in found
+        assert answer.json()["degraded"] == [lost]
         served.telemetry.gauges.store_up = lambda: True
         assert "the store" not in "".join((await served.ask("/readyz")).json()["warnings"])
 

@@ -16,7 +16,7 @@ from gateway.telemetry.codebook import Codebook, Tally
 from gateway.telemetry.refusals import KEPT, MAX_TENANTS, LastRefusals
 from gateway.telemetry.slots import SLOT, Slot
 from policies.charge import NEVER
-from policies.policy import Exemption, Match, Pause, TenantRules
+from policies.policy import Exemption, Match, Pause, PostureAct, TenantRules
 from policies.request import Class, Kind
 from policies.units import SECOND
 from policies.verdict import Outcome
@@ -67,6 +67,18 @@ def test_the_band_holds_all_that_does_not_hold_as_usual() -> None:
         "text": "class batch, identity job until 2033-05-18 03:36 UTC (backfill, sre)",
         "act": "pause-1",
     }
+
+
+def test_the_band_says_that_the_store_is_lost_and_which_posture_was_set() -> None:
+    """Once, as degraded and not as a warning besides; acts can be ended from there."""
+    lost = "the store does not answer (timeout): closed decides where no route says otherwise"
+    act = PostureAct("halt", "deny:5", "exports", "maintenance", "sre", START + SECOND)
+    found = band({"degraded": [lost], "warnings": [lost]}, posture_acts=(act,))
+    assert [entry["kind"] for entry in found] == ["degraded", "posture"]
+    assert found[1]["text"].startswith("without a store deny:5 decides on route exports until 2033-05-18")
+    assert (found[1]["text"][-18:], found[1]["act"]) == ("(maintenance, sre)", "pause-1")
+    failing = {"name": "store", "ok": False, "detail": lost}
+    assert [entry["text"] for entry in band({"degraded": [lost], "checks": [failing]})] == [f"store: {lost}"]
 
 
 def test_the_band_is_no_longer_than_people_read() -> None:
