@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
 __all__ = ["Script", "load_script"]
+
+_INCLUDE = re.compile(rb"(?m)^-- include (\w+)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,5 +29,9 @@ class Script:
 
 @cache
 def load_script(name: str) -> Script:
-    """Return the script of `gateway/stores/lua/NAME.lua`; FileNotFoundError if there is none."""
-    return Script.of(name, (resources.files("gateway.stores") / "lua" / f"{name}.lua").read_bytes())
+    """Return the script of `gateway/stores/lua/NAME.lua`; FileNotFoundError if there is none.
+
+    A line `-- include OTHER` stands for the whole of `OTHER.lua`.
+    """
+    source = (resources.files("gateway.stores") / "lua" / f"{name}.lua").read_bytes()
+    return Script.of(name, _INCLUDE.sub(lambda found: load_script(found[1].decode()).source, source))
