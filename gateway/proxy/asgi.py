@@ -168,12 +168,18 @@ class _Shell:
     def interim(self, status: int, headers: Headers) -> None:
         """ASGI has no way to send these."""
 
-    def start(self, status: int, headers: Headers) -> None:
-        """Queue a response head. A 304 has no body whatever length it tells of, which servers do not all know."""
+    def start(self, status: int, headers: Headers, body: bytes = b"") -> None:
+        """Queue a response head, and what of the body is there.
+
+        A 304 has no body whatever length it tells of, which servers do not all know.
+        """
         if status == 304:
             headers = [field for field in headers if field[0] != b"content-length"]
         self._messages.append({"type": "http.response.start", "status": status, "headers": headers})
-        self._wake()
+        if body:
+            self.data(body)
+        else:
+            self._wake()
 
     def data(self, chunk: bytes) -> None:
         """Queue octets of the body."""

@@ -44,8 +44,11 @@ class Receiver(Protocol):
         """Take a 1xx response other than 101 (RFC 9110 section 15.2); names as received."""
         ...
 
-    def on_response(self, status: int, headers: Headers) -> None:
-        """Take the response head, 200 to 599; names and order as received, framing fields too. The list is yours."""
+    def on_response(self, status: int, headers: Headers, body: bytes = b"") -> None:
+        """Take the response head, 200 to 599; names and order as received, framing fields too. The list is yours.
+
+        `body` is what of the body came with the head, as for `on_data` but often empty.
+        """
         ...
 
     def on_data(self, chunk: bytes) -> None:

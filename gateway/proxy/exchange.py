@@ -289,7 +289,7 @@ class Exchange:
         if status != 100:
             self._sink.interim(status, self._front.responses.interim(headers))
 
-    def on_response(self, status: int, headers: Headers) -> None:
+    def on_response(self, status: int, headers: Headers, body: bytes = b"") -> None:
         """Relay the response head, with the RateLimit fields of an admitted request."""
         decision = self._decision
         self._status = status
@@ -298,7 +298,7 @@ class Exchange:
             decision.upstream_us = self._front.clock.now() - self._since
             if decision.verdict is not None and not (300 <= status < 400 or status in (429, 503)):
                 relayed += self._front.told(decision.verdict, relayed)
-        self._sink.start(status, relayed)
+        self._sink.start(status, relayed, body)
 
     def on_data(self, chunk: bytes) -> None:
         """Relay octets of the response body."""

@@ -112,10 +112,10 @@ class Passage:
         """Write a 1xx response."""
         self._writer.interim(status, headers)
 
-    def start(self, status: int, headers: Headers) -> None:
-        """Write a response head."""
+    def start(self, status: int, headers: Headers, body: bytes = b"") -> None:
+        """Write a response head, with what of the body is there already."""
         self._closing()
-        self._writer.start(status, headers)
+        self._writer.start(status, headers, body)
 
     def data(self, chunk: bytes) -> None:
         """Write octets of the body."""

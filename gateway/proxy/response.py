@@ -9,8 +9,8 @@ Rules
 4. An interim response is a head (RFC 9110 section 15.2): framing or a body octet in it is a fault. Between two heads
    there is nothing, or the caller would read it as a response that nobody gave.
 5. The parser copies every slice of a body, so it is left out as soon as the rest of a body needs no parsing.
-6. Octets of a body that come together are told together, whatever chunks they came in: a chunk is an event of the
-   parser here, not a write to the caller.
+6. Octets of a body that come together are told together, whatever chunks they came in, and with the head if they came
+   with it: a chunk is an event of the parser here, not a write to the caller.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Response:
     __deletable__ = ("_parser",)  # compiled classes keep attributes otherwise
     __slots__ = (
         "_begin", "_chunked", "_head", "_headers", "_interims", "_left", "_length", "_parser", "_parts", "_quiet",
-        "_receiver", "_seen", "_without_body", "complete", "fault", "keep", "status", "work",
+        "_receiver", "_seen", "_untold", "_without_body", "complete", "fault", "keep", "status", "work",
     )  # fmt: skip
 
     def __init__(self, receiver: Receiver, method: bytes) -> None:
@@ -65,6 +65,8 @@ class Response:
         self._begin = 0
         self._headers: Headers = []
         self._parts: list[bytes] = []
+        #: The fields of the final head until it is told.
+        self._untold: Headers | None = None
         self.complete = self.keep = self._chunked = False
         self.fault = ""
 
@@ -146,7 +148,7 @@ class Response:
         if self._without_body:
             self.complete = True
             self.keep = self.keep or (version == "1.1" and not _says_close(headers))
-        receiver.on_response(status, headers)
+        self._untold = headers
 
     def on_body(self, chunk: bytes) -> None:
         """Pass a slice of the body on."""
@@ -226,16 +228,22 @@ class Response:
             self._receiver.on_data(data)
 
     def _tell(self) -> None:
-        parts = self._parts
+        parts, headers, receiver = self._parts, self._untold, self._receiver
+        body = b""
         if parts:
             body = parts[0] if len(parts) == 1 else b"".join(parts)
             parts.clear()
-            if self._receiver is not None:
-                self._receiver.on_data(body)
+        if receiver is None:
+            return
+        if headers is not None:
+            self._untold = None
+            receiver.on_response(self.status, headers, body)
+        elif body:
+            receiver.on_data(body)
 
     def _fail(self, fault: str) -> None:
+        self._tell()
         if not self.complete:
-            self._tell()
             self.fault = self.fault or fault
             self._receiver = None
 

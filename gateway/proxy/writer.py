@@ -10,6 +10,7 @@ Rules
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from http import HTTPStatus
 
 from gateway.ports import Headers
@@ -54,8 +55,11 @@ class Writer:
         if not self._old and not self.started:
             self._transport.write(b"".join([_STATUS_LINES[status], *_lines(headers), _END]))
 
-    def start(self, status: int, headers: Headers) -> None:
-        """Write a response head without Connection and Transfer-Encoding of its own."""
+    def start(self, status: int, headers: Headers, body: bytes = b"") -> None:
+        """Write a response head without Connection and Transfer-Encoding of its own, and the first octets of its body.
+
+        In one piece: a write is a system call, and may wake the caller for a head alone.
+        """
         self.started = True
         parts = [_STATUS_LINES[status]]
         for name, value in headers:
@@ -74,24 +78,34 @@ class Writer:
             else:
                 self.keep_alive = False
         parts.append(_END if self.keep_alive else _CLOSE)
-        self._transport.write(b"".join(parts))
+        if body:
+            parts += self._framed(body)
+        self._write(parts, len(body))
 
     def data(self, chunk: bytes) -> None:
         """Write the next octets of the body. RuntimeError before its head: they would be read as one."""
         if not self.started:
             raise RuntimeError("a body was written in front of its head")
+        self._write(self._framed(chunk), len(chunk))
+
+    def _write(self, pieces: Sequence[bytes], size: int) -> None:
+        """Write pieces of which the largest has `size` octets."""
+        if len(pieces) == 1:
+            self._transport.write(pieces[0])
+        elif size < _JOINED:
+            self._transport.write(b"".join(pieces))
+        else:
+            self._transport.writelines(pieces)
+
+    def _framed(self, chunk: bytes) -> tuple[bytes, ...]:
+        """Return octets of the body as they are written: not at all, as they are, or as a chunk."""
         if self._bodiless:
-            return
+            return (b"",)
         if self._chunked:
-            size = len(chunk)
-            if size < _JOINED:
-                self._transport.write(b"%x\r\n%b\r\n" % (size, chunk))
-            else:
-                self._transport.writelines((b"%x\r\n" % size, chunk, _END))
-            return
+            return (b"%x\r\n" % len(chunk), chunk, _END)
         if self._left >= 0:
             self._left -= len(chunk)
-        self._transport.write(chunk)
+        return (chunk,)
 
     def end(self) -> bool:
         """Complete the response; False if that cannot be done, because it was announced otherwise."""

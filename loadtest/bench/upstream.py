@@ -84,9 +84,9 @@ class _Waiting:
     def on_interim(self, status: int, headers: Headers) -> None:
         """Nothing to note."""
 
-    def on_response(self, status: int, headers: Headers) -> None:
+    def on_response(self, status: int, headers: Headers, body: bytes = b"") -> None:
         """Keep the status."""
-        self.status = status
+        self.status, self.body = status, body
 
     def on_data(self, chunk: bytes) -> None:
         """Keep the body."""

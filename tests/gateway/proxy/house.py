@@ -181,9 +181,9 @@ class Told:
     def interim(self, status: int, headers: Headers) -> None:
         self.interims.append((status, headers))
 
-    def start(self, status: int, headers: Headers) -> None:
+    def start(self, status: int, headers: Headers, body: bytes = b"") -> None:
         assert not self.status
-        self.status, self.headers = status, headers
+        self.status, self.headers, self.body = status, headers, body
 
     def data(self, chunk: bytes) -> None:
         assert self.status

@@ -72,11 +72,13 @@ class Told:
         assert not self.status
         self.interim.append(status)
 
-    def on_response(self, status: int, headers: Headers) -> None:
+    def on_response(self, status: int, headers: Headers, body: bytes = b"") -> None:
         self._heard()
         assert self.sent == 1
         assert not self.status
         self.status, self.headers = status, headers
+        if body and not self.silent:
+            self.on_data(body)
 
     def on_data(self, chunk: bytes) -> None:
         self._heard()

@@ -252,11 +252,13 @@ async def test_receiver_may_use_the_call_from_its_callbacks() -> None:
     """A pause from the head, a cancel from the first octets: nothing more is told."""
 
     class Quits(Told):
-        def on_response(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        def on_response(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes = b"") -> None:
             super().on_response(status, headers)
             assert self.call is not None
             self.call.pause()
             self.call.resume()
+            if body:
+                self.on_data(body)
 
         def on_data(self, chunk: bytes) -> None:
             super().on_data(chunk)

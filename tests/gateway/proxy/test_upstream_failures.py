@@ -240,7 +240,7 @@ async def test_bug_in_a_receiver_ends_its_call_only() -> None:
     """It is told to the loop's exception handler, the call fails, and the pool goes on."""
 
     class Raises(Told):
-        def on_response(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        def on_response(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes = b"") -> None:
             raise LookupError("ours")
 
     heard: list[str] = []

@@ -45,8 +45,9 @@ class _Listener:
     def on_interim(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         self.events.append(("interim", status, tuple(headers)))
 
-    def on_response(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+    def on_response(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes = b"") -> None:
         self.events.append(("response", status, tuple(headers)))
+        self.body += body
 
     def on_data(self, chunk: bytes) -> None:
         assert chunk
@@ -246,7 +247,7 @@ def test_what_a_receiver_raises_comes_out() -> None:
     """It is a bug of ours and must not be mistaken for a fault of the upstream's."""
 
     class Raises(_Listener):
-        def on_response(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        def on_response(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes = b"") -> None:
             raise LookupError("ours")
 
     with pytest.raises(LookupError, match="ours"):
