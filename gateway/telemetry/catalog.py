@@ -56,6 +56,11 @@ CATALOG: Mapping[str, Family] = {
     "evenhand_config_last_reload_ok": Family(
         "gauge", (), "1 if the last reload was taken over, 0 if it was refused; absent before the first."
     ),
+    "evenhand_workers": Family("gauge", (), "Worker processes that serve; absent where one process serves alone."),
+    "evenhand_worker_restarts_total": Family("counter", (), "Worker processes that ended and were replaced."),
+    "evenhand_instances": Family(
+        "gauge", (), "Living instances on the same store, this one included; absent without a shared store."
+    ),
     "evenhand_policy_mode": Family("gauge", ("policy", "mode"), "1 for the mode a named policy is in."),
     "evenhand_posture_decisions_total": Family(
         "counter", ("posture", "outcome"), "Requests decided by a posture, without the store."

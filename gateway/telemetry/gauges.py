@@ -75,6 +75,23 @@ class Histogram:
         self._ids[index] = request_id
         self._values[index] = value
 
+    def state(self) -> dict[str, list[int] | int]:
+        """Return the counts of the buckets, each by itself, and the sum in the unit of the bounds."""
+        return {"counts": self._counts.copy(), "total": self._total}
+
+    def last(self) -> list[tuple[str, int]]:
+        """Return the last observation of each bucket."""
+        return list(zip(self._ids.copy(), self._values.copy(), strict=True))
+
+    def add(self, counts: Iterable[int], total: int, last: Iterable[tuple[str, int]] = ()) -> None:
+        """Count what another process has observed by the same bounds."""
+        for index, more in enumerate(counts):
+            self._counts[index] += more
+        self._total += total
+        for index, (request_id, value) in enumerate(last):
+            if request_id:
+                self._ids[index], self._values[index] = request_id, value
+
     def buckets(self) -> tuple[list[Bucket], float]:
         """Return the buckets, cumulatively and `+Inf` last, and the sum in seconds."""
         total = self._total / self._per_second
@@ -94,6 +111,8 @@ class Gauges:
 
     backstop_contended: Callable[[], bool] | None = None
     backstop_used_ratio: Callable[[], float | None] | None = None
+    #: Which part of the backstop is this process's own at the moment; all of it where nobody sets it.
+    backstop_part: Callable[[], float] | None = None
     #: Asked for those tenants that have a label.
     key_quota: Callable[[Collection[str]], Iterable[KeyQuota]] | None = None
     store_up: Callable[[], bool] | None = None
@@ -105,5 +124,10 @@ class Gauges:
     starved_keys: Callable[[], int] | None = None
     jwks_age_seconds: Callable[[], Mapping[str, float]] | None = None
     canary_ok: Callable[[], Mapping[str, bool]] | None = None
+    #: Workers that serve, and how often one was replaced; nothing where a process serves alone.
+    workers: Callable[[], int] | None = None
+    worker_restarts: Callable[[], int] | None = None
+    #: Instances of the fleet that live, this one included; nothing without a shared store.
+    instances: Callable[[], int] | None = None
     #: None before the first reload.
     config_last_reload_ok: Callable[[], bool | None] | None = None

@@ -4,7 +4,9 @@ Rules
 1. A family always stands with HELP and TYPE; one that has nothing to say has no sample. A ratio without a
    denominator is nothing to say.
 2. The number of series depends on the configuration and on `top_tenants`, never on what callers send.
-3. Computed at the scrape, in the thread that asks; between families other threads may run.
+3. Counters, histograms and gauges are those of this instance, so that a sum over instances is one over the fleet. The
+   ratios cannot be added up: they are those of the fleet, the same at every instance.
+4. Computed at the scrape, in the thread that asks; between families other threads may run.
 """
 
 from __future__ import annotations
@@ -54,11 +56,12 @@ class Counters:
 
 
 class Metrics(Collector):
-    """The registry, and what fills it."""
+    """The registry, and what fills it. `tenants` are counted here, `shown` wherever the fleet is."""
 
     def __init__(
         self,
         tenants: Tenants,
+        shown: Tenants,
         codebook: Codebook,
         policies: PolicySet,
         gauges: Gauges,
@@ -68,12 +71,15 @@ class Metrics(Collector):
     ) -> None:
         self.policies = policies
         self._tenants = tenants
+        self._shown = shown
         self._codebook = codebook
         self._gauges = gauges
         self._counters = counters
         self._histograms = histograms
         self._now = now
         self._process = ProcessCollector(registry=None)
+        #: Puts what other processes use to what this one does, where it answers for them as well.
+        self.processes: Callable[[Iterable[Metric]], Iterable[Metric]] = iter
 
     def render(self, accept: str) -> tuple[bytes, str]:
         """Return the exposition that `accept` asks for, and its content type. May take a while; blocks nobody."""
@@ -92,12 +98,12 @@ class Metrics(Collector):
         for name, family in CATALOG.items():
             yield _family(name, family, self._histograms.get(name), samples.get(name, ()))
             time.sleep(_BREATH_SECONDS)
-        yield from self._process.collect()
+        yield from self.processes(self._process.collect())
 
     def _samples(self) -> dict[str, Iterable[Sample]]:
         now = self._now()
         totals = self._tenants.totals(now)
-        reports = [self._tenants.glance(window, now) for window in WINDOWS]
+        reports = [self._shown.glance(window, now) for window in WINDOWS]
         return {
             **self._requests(totals),
             **_ratios(reports),
@@ -157,6 +163,9 @@ class Metrics(Collector):
             "evenhand_starved_keys": _single(gauges.starved_keys),
             "evenhand_jwks_age_seconds": _labelled(gauges.jwks_age_seconds),
             "evenhand_canary_ok": _labelled(gauges.canary_ok),
+            "evenhand_workers": _single(gauges.workers),
+            "evenhand_worker_restarts_total": _single(gauges.worker_restarts),
+            "evenhand_instances": _single(gauges.instances),
             "evenhand_config_last_reload_ok": _single(gauges.config_last_reload_ok),
         }
 

@@ -62,17 +62,25 @@ class Telemetry:
         self._served = tuple(self._codebook.code(Tally.SERVED, cls) for cls in Class)
         self._decision_time = Histogram(DECISION_BOUNDS_NS, 1_000_000_000)
         self._upstream_time = Histogram(UPSTREAM_BOUNDS_US, SECOND)
-        self._counters = Counters()
+        #: By the metric that they are.
+        self.histograms: Mapping[str, Histogram] = {
+            "evenhand_decision_seconds": self._decision_time,
+            "evenhand_upstream_seconds": self._upstream_time,
+        }
+        self.counters = Counters()
         self.gauges = Gauges()
         self.last_refusals = LastRefusals()
         self.tenants = Tenants(self._ledger, section.top_tenants, clock)
+        #: The figures to be shown: those of the fleet where processes share a store (`fleet.py`), else the same.
+        self.shown = self.tenants if settings.store.url == "memory:" else _shared(settings, policies, clock)
         self.metrics = Metrics(
             self.tenants,
+            self.shown,
             self._codebook,
             policies,
             self.gauges,
-            self._counters,
-            {"evenhand_decision_seconds": self._decision_time, "evenhand_upstream_seconds": self._upstream_time},
+            self.counters,
+            self.histograms,
             clock.now,
         )
         self.log = _open_log(settings, policies, clock)
@@ -84,18 +92,25 @@ class Telemetry:
         self.would_reject: dict[str, int] = {}
         #: Called about every second with the time, on the thread that keeps the windows.
         self.each_second: list[Callable[[Micros], None]] = []
+        #: Whether the aggregate beside the worst is logged here; one process of an instance does it.
+        self.summarises = True
         self._summarised = clock.now() // _SUMMARY
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
     def reload(self, settings: Settings, policies: PolicySet) -> None:
         """Take over another configuration; nothing that was counted is forgotten. The log stays where it is."""
-        self._ledger.relist(policies.tenants.keys(), policies.max_unlisted_tenants)
-        self.tenants.relabel(settings.telemetry.top_tenants)
+        for tenants in dict.fromkeys((self.tenants, self.shown)):
+            tenants.ledger.relist(policies.tenants.keys(), policies.max_unlisted_tenants)
+            tenants.relabel(settings.telemetry.top_tenants)
         self.metrics.policies = policies
         if self.log is not None:
             self.log.policies = policies
             self.log.sample = settings.telemetry.admit_sample
+
+    def now(self) -> Micros:
+        """Return the time by which slots are cut."""
+        return self._clock.now()
 
     @property
     def codebook(self) -> Codebook:
@@ -210,10 +225,11 @@ class Telemetry:
 
     def keep(self, now: Micros) -> None:
         """Take over closed slots, and once a minute log the aggregate beside the worst. From any thread but one."""
-        self.tenants.advance(now)
-        if self.log is not None and now // _SUMMARY != self._summarised:
+        for tenants in dict.fromkeys((self.tenants, self.shown)):
+            tenants.advance(now)
+        if self.log is not None and self.summarises and now // _SUMMARY != self._summarised:
             self._summarised = now // _SUMMARY
-            report = self.tenants.report("1m", now)
+            report = self.shown.report("1m", now)
             if report.aggregate.offered:
                 self.log.event("fairness", now, summary(report))
 
@@ -249,9 +265,9 @@ class Telemetry:
         if decision.class_raise_attempt:
             self._ledger.add(Tally.RAISED, decision.cls, "", tenant, now)
         if decision.exemption:
-            _count(self._counters.exempted, decision.exemption)
+            _count(self.counters.exempted, decision.exemption)
         if "posture" in decision.notes and decision.outcome is not None:
-            _count(self._counters.posture, (decision.notes["posture"], decision.outcome.value))
+            _count(self.counters.posture, (decision.notes["posture"], decision.outcome.value))
         return shadow
 
 
@@ -273,6 +289,11 @@ def _refusal(decision: Decision) -> Tally:
 
 def _count(counts: dict[_Name, int], name: _Name) -> None:
     counts[name] = counts.get(name, 0) + 1
+
+
+def _shared(settings: Settings, policies: PolicySet, clock: Clock) -> Tenants:
+    ledger = Ledger(policies.tenants.keys(), policies.max_unlisted_tenants)
+    return Tenants(ledger, settings.telemetry.top_tenants, clock)
 
 
 def _open_log(settings: Settings, policies: PolicySet, clock: Clock) -> DecisionLog | None:

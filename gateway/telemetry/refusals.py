@@ -36,35 +36,51 @@ class Refused(NamedTuple):
 class LastRefusals:
     """By tenant."""
 
-    __slots__ = ("_by_tenant",)
+    __slots__ = ("_by_tenant", "heard")
 
     def __init__(self) -> None:
         self._by_tenant: OrderedDict[str, deque[Refused]] = OrderedDict()
+        #: Also given what is noted, if somebody wants it: whoever shows several processes as one.
+        self.heard: deque[tuple[str, Refused]] | None = None
 
     def note(self, decision: Decision, now: Micros) -> None:
         """Note a refusal, unless its second has enough of them."""
         tenant = decision.principal.tenant
+        kept = self._room(tenant, now)
+        if kept is None:
+            return
+        refusal = None if decision.verdict is None else decision.verdict.refusal
+        refused = Refused(
+            now,
+            decision.request_id,
+            decision.principal.credential,
+            decision.cls.label,
+            decision.limit,
+            None if refusal is None else refusal.wait_us,
+            decision.status,
+        )
+        kept.append(refused)
+        if self.heard is not None:
+            self.heard.append((tenant, refused))
+
+    def keep(self, tenant: str, refused: Refused) -> None:
+        """Note a refusal of another process, which comes a little later than it was."""
+        kept = self._room(tenant, refused.at_us)
+        if kept is not None:
+            kept.append(refused)
+
+    def _room(self, tenant: str, now: Micros) -> deque[Refused] | None:
+        """Return where a refusal of a tenant is kept, None if its second has enough of them."""
         kept = self._by_tenant.get(tenant)
         if kept is None:
             kept = self._by_tenant[tenant] = deque(maxlen=KEPT)
             if len(self._by_tenant) > MAX_TENANTS:
                 self._by_tenant.popitem(last=False)
         elif len(kept) >= PER_SECOND and now - kept[-PER_SECOND].at_us < SECOND:
-            return
+            return None
         else:
             self._by_tenant.move_to_end(tenant)
-        refusal = None if decision.verdict is None else decision.verdict.refusal
-        kept.append(
-            Refused(
-                now,
-                decision.request_id,
-                decision.principal.credential,
-                decision.cls.label,
-                decision.limit,
-                None if refusal is None else refusal.wait_us,
-                decision.status,
-            )
-        )
+        return kept
 
     def of(self, tenant: str) -> list[Refused]:
         """Return the last refusals of a tenant, the newest first; from any thread."""

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterable
 
 from gateway.clock import Clock
+from gateway.telemetry.codebook import Codebook
 from gateway.telemetry.columns import Table
 from gateway.telemetry.figures import Figures, Report, figures, report
 from gateway.telemetry.labels import Labels
@@ -29,7 +30,7 @@ class Tenants:
     """Reports and labelled totals over the counts of a ledger."""
 
     def __init__(self, ledger: Ledger, top: int, clock: Clock) -> None:
-        self._ledger = ledger
+        self.ledger = ledger
         self._codebook = ledger.codebook
         self._clock = clock
         self._lock = threading.Lock()
@@ -39,6 +40,11 @@ class Tenants:
         #: Each is told of every slot as it is closed, before anybody forgets it.
         self.followers: list[Callable[[Slot], None]] = []
         self._kept: dict[tuple[str, bool], tuple[Micros, Report]] = {}
+
+    @property
+    def codebook(self) -> Codebook:
+        """What the codes in slots mean."""
+        return self._codebook
 
     def advance(self, now: Micros) -> None:
         """Take over the slots closed by `now`."""
@@ -111,9 +117,9 @@ class Tenants:
 
     def _advance(self, now: Micros) -> Slot:
         """Return the slot being written, everything before it being counted."""
-        current = self._ledger.slot
+        current = self.ledger.slot
         closed = False
-        for slot in self._ledger.take_closed(current.number):
+        for slot in self.ledger.take_closed(current.number):
             self._labels.close(slot)
             self._windows.close(slot)
             for take in self.followers:

@@ -50,7 +50,7 @@ class Crowd:
         served, within = code(Tally.SERVED, Class.INTERACTIVE), code(Tally.WITHIN, Class.BATCH, "backstop")
         over = code(Tally.OVER, Class.BATCH, "share")
         for number in range(COUNT):
-            cells = self.telemetry._ledger.cells(f"tenant-{number:05}", now)
+            cells = self.telemetry.tenants.ledger.cells(f"tenant-{number:05}", now)
             cells[served] = 10 if number == 7777 else 30
             if number == 7777:
                 cells[within] = 20

@@ -46,6 +46,9 @@ evenhand_config_last_reload_ok
 evenhand_policy_mode{policy,mode}
 evenhand_posture_decisions_total{posture,outcome}
 evenhand_class_raise_attempts_total{tenant}
+evenhand_workers
+evenhand_worker_restarts_total
+evenhand_instances
 evenhand_build_info
 """
 
@@ -103,6 +106,7 @@ def full(folder: Path) -> Telemetry:
     gauges.keys, gauges.overflow_requests, gauges.starved_keys = lambda: 7, lambda: 0, lambda: 0
     gauges.jwks_age_seconds, gauges.canary_ok = lambda: {"https://id.example.com": 12.0}, lambda: {"refuse": True}
     gauges.config_last_reload_ok = lambda: False
+    gauges.workers, gauges.worker_restarts, gauges.instances = lambda: 4, lambda: 1, lambda: 2
     for number in range(25):
         event = Event("acme", Outcome.SERVED if number else Outcome.REFUSED, "" if number else "key", shadow=("login",))
         decision = event.decision()
