@@ -190,13 +190,10 @@ class Gateway:
         return self.reload()
 
     def _sized(self, sized: Mapping[str, Sized]) -> None:
-        """Take over new numbers, from the history's thread."""
+        """Take over new numbers, from the history's thread; what looks at every key of them is done there."""
+        self.health.resized(replace(self.pipeline.policies, sized=sized))
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._resize, sized)
-
-    def _resize(self, sized: Mapping[str, Sized]) -> None:
-        self.pipeline.resize(sized)
-        self.health.resized(self.pipeline.policies)
+            self._loop.call_soon_threadsafe(self.pipeline.resize, sized)
 
     def tick(self) -> None:
         """Do the next slice of what happens between requests."""

@@ -38,6 +38,8 @@ from policies.verdict import Outcome
 __all__ = ["Pipeline"]
 
 _DAY: Micros = 86_400 * SECOND
+#: Plans of before that are let go of in one tick; it takes about 0.1 ms.
+_PLANS_PER_TICK = 200
 _NO_FACTS = RequestFacts(method="", path="", address="")
 
 
@@ -46,7 +48,7 @@ class Pipeline:
 
     __slots__ = (
         "_ask", "_classifier", "_clock", "_meter", "_planner", "_policies", "_random", "_recorder", "_renew_us",
-        "_resolver", "_shadow", "_store", "in_flight", "overlay",
+        "_resolver", "_retired", "_shadow", "_store", "in_flight", "overlay",
     )  # fmt: skip
 
     def __init__(
@@ -69,6 +71,9 @@ class Pipeline:
         self.in_flight = 0
         #: Puts what operators did meanwhile over every set of policies, instead of what it put there before.
         self.overlay: Callable[[PolicySet], PolicySet] = _as_it_is
+        #: Those who planned before, until their plans are let go of.
+        self._retired: list[Planner] = []
+        self._planner = Planner(policies)
         self._bind(policies)
 
     def _resolve_by(self, resolver: Resolver) -> None:
@@ -79,6 +84,8 @@ class Pipeline:
         self._policies = policies = self.overlay(policies)
         self._classifier = Classifier(policies)
         now = self._clock.now()
+        self._planner.retire()
+        self._retired.append(self._planner)
         self._planner = Planner(policies, now)
         self._renew_us = now + _DAY
         self._shadow = policies.mode is not Mode.ENFORCE
@@ -109,7 +116,10 @@ class Pipeline:
         return self._planner.applied.copy()
 
     def tick(self, now: Micros) -> None:
-        """Once a day, compile plans anew, so that `applied` forgets what nothing meets any more."""
+        """Let go of some plans; once a day compile them anew, so that `applied` forgets what nothing meets any more."""
+        self._planner.forget(_PLANS_PER_TICK)
+        if self._retired and not self._retired[-1].forget(_PLANS_PER_TICK):
+            self._retired.pop()
         if now >= self._renew_us:
             self._renew_us = now + _DAY
             self._planner.renew(now)

@@ -61,8 +61,8 @@ class Planner:
     """
 
     __slots__ = (
-        "_addressed", "_classes", "_compiled", "_max_plans", "_methods", "_now", "_old", "_policies", "_postures",
-        "_ranks", "_shares", "_young", "applied", "valid_until",
+        "_addressed", "_classes", "_compiled", "_gone", "_max_plans", "_methods", "_now", "_old", "_policies",
+        "_postures", "_ranks", "_shares", "_young", "applied", "valid_until",
     )  # fmt: skip
 
     def __init__(self, policies: PolicySet, now: Micros = 0, max_plans: int = MAX_PLANS) -> None:
@@ -74,21 +74,45 @@ class Planner:
         self._methods = {method: index for index, method in enumerate({m.method for m in matches if m.method}, 1)}
         self._addressed = any(Characteristic.ADDRESS in policy.key for policy in policies.policies)
         self._max_plans = max_plans
+        self._old: list[dict[str, Plan]] = []
+        self._young: list[dict[str, Plan]] = []
         self.renew(now)
 
     def renew(self, now: Micros) -> None:
         """Forget every plan, and compile for the exemptions, pauses and postures that are in force at `now`."""
         slots = (len(self._policies.routes) + 1) * self._classes * (len(self._methods) + 1)
         self._now = now
-        self._old: list[dict[str, Plan]] = [{} for _ in range(slots)]
+        #: Plans of nobody any more: `forget` lets go of them a few at a time.
+        self._gone: list[dict[str, Plan]] = [*self._old, *self._young]
+        self._old = [{} for _ in range(slots)]
         self._shares: dict[ShareCharge, ShareCharge] = {}
-        self._young: list[dict[str, Plan]] = [{} for _ in range(slots)]
+        self._young = [{} for _ in range(slots)]
         self._compiled = 0
         #: Named policies that some plan has asked since this was called; those that are off are never asked.
         self.applied: set[str] = set()
         ends = (next_expiry(self._policies, now), next_end(self._policies, now), next_change(self._policies, now))
         self._postures = tuple(chosen(self._policies, route, now) for route in range(-1, len(self._policies.routes)))
         self.valid_until = min((end for end in ends if end is not None), default=FOREVER)
+
+    def forget(self, most: int) -> bool:
+        """Let go of some plans that were forgotten (thousands at once take milliseconds); return whether any are left.
+
+        It takes at most so many steps: one for each plan, and one for each table of them.
+        """
+        while self._gone and most > 0:
+            plans = self._gone[-1]
+            steps = min(most, len(plans))
+            for _ in range(steps):
+                plans.popitem()
+            most -= steps + 1
+            if not plans:
+                self._gone.pop()
+        return bool(self._gone)
+
+    def retire(self) -> None:
+        """Forget every plan for good; `forget` lets go of them."""
+        self._gone += [*self._old, *self._young]
+        self._old, self._young = [], []
 
     @property
     def kept(self) -> int:
@@ -107,7 +131,7 @@ class Planner:
             return plan
         plan = self._old[slot].get(key) or self._compile(principal, cls, route, address, method)
         if self._compiled >= self._max_plans:
-            self._old, self._young = self._young, [{} for _ in self._young]
+            self._gone, self._old, self._young = self._old, self._young, [{} for _ in self._young]
             self._shares = {}
             self._compiled = 0
         self._compiled += 1

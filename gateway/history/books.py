@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
+from gateway.history.identity import Identity
 from gateway.history.packing import (
     HOUR_BYTES,
     SlotPeak,
@@ -20,13 +20,13 @@ from gateway.history.packing import (
     pack_day,
     pack_hour,
     unpack_counts,
-    unpack_day,
     unpack_hours,
 )  # fmt: skip
-from policies.request import Kind, Principal, key_name
-from policies.sizing_past import MEMORY_DAYS, Day, Hour, Step, summarise
+from gateway.history.pasts import FilePasts
+from gateway.history.sizer import Row
+from policies.sizing_past import MEMORY_DAYS, Hour, summarise
 
-__all__ = ["DAY_SLOTS", "FIVE", "Books", "Identity", "tenant_identity"]
+__all__ = ["DAY_SLOTS", "FIVE", "Books"]
 
 DAY_SLOTS = 8640
 #: Slots of ten seconds in five minutes.
@@ -34,41 +34,16 @@ FIVE = 30
 _FIVES_KEPT = 90 * 288
 _HOURS_KEPT = 30
 _STEPS_KEPT = 400
-_TENANT = "tenant"
 
 #: (tally, limit) -> how often, of one tenant or key.
 Counts = Mapping[tuple[int, str], int]
 
 
-class Identity(NamedTuple):
-    """Whose history a row is: a user's key, a project's, or a tenant's as a whole."""
-
-    name: str
-    kind: str
-    tenant: str
-    credential: str = ""
-
-    @classmethod
-    def of(cls, principal: Principal) -> Identity:
-        """Return that of a principal's key."""
-        return cls(principal.name, principal.kind.value, principal.tenant, principal.credential)
-
-    def principal(self) -> Principal:
-        """Return who it is charged as; a tenant as a user with no name of its own."""
-        kind = Kind.JOB if self.kind == Kind.JOB.value else Kind.USER
-        return Principal(kind, self.tenant, self.credential or "*")
-
-
-def tenant_identity(tenant: str) -> Identity:
-    """Return the identity of a tenant as a whole."""
-    return Identity(key_name(tenant=tenant), _TENANT, tenant)
-
-
-class Books:
+class Books(FilePasts):
     """The tables, for the one who writes them. Raises sqlite3.Error as it comes."""
 
     def __init__(self, connection: sqlite3.Connection, max_keys: int) -> None:
-        self.connection = connection
+        super().__init__(connection)
         self.max_keys = max_keys
         #: Names that found no room, counted once per slot.
         self.turned_away = 0
@@ -78,6 +53,11 @@ class Books:
         self._meanings = {(tally, limit): number for tally, limit, number in rows}
         self._resumed = 0
         self._had: dict[int, dict[int, int]] = {}
+
+    @property
+    def held(self) -> int:
+        """How many keys there are."""
+        return len(self._ids)
 
     def meta(self, name: str) -> int:
         """Return a number kept by name, 0 if there is none."""
@@ -195,35 +175,12 @@ class Books:
             summary = pack_day(summarise(day, unpack_hours(day, blob)))
             self.connection.execute("INSERT OR REPLACE INTO day VALUES (?, ?, ?)", (*place, summary))
 
-    def identities(self) -> list[tuple[int, int, Identity]]:
-        """Return (number, first day, identity) of every key, tenants first: keys inherit from them."""
-        rows = self.connection.execute(
-            "SELECT id, first_day, name, kind, tenant, credential FROM key ORDER BY kind != ?, id", (_TENANT,)
+    def keep(self, rows: Iterable[Row]) -> None:
+        """Keep the numbers that changed, with their provenance; the same day's are replaced."""
+        self.connection.executemany(
+            "INSERT OR REPLACE INTO step VALUES (?, ?, ?, ?, ?)",
+            [(row.number, *row.step, row.text) for row in rows if row.step is not None],
         )
-        return [(number, first, Identity(*rest)) for number, first, *rest in rows]
-
-    def days(self, key: int, today: int, window: int = 0) -> list[Day]:
-        """Return what each day has taught that can still count, in a window of so many days."""
-        rows = self.connection.execute(
-            "SELECT day, summary FROM day WHERE key = ? AND day >= ?", (key, today - max(MEMORY_DAYS, window))
-        )
-        return [unpack_day(day, summary) for day, summary in rows]
-
-    def steps(self, key: int) -> list[Step]:
-        """Return the numbers a key has had, in order."""
-        rows = self.connection.execute("SELECT day, rate, burst FROM step WHERE key = ? ORDER BY day", (key,))
-        return [Step(*row) for row in rows]
-
-    def latest(self, key: int) -> tuple[int, str] | None:
-        """Return the day and the text of the latest number."""
-        row = self.connection.execute(
-            "SELECT day, sized FROM step WHERE key = ? ORDER BY day DESC LIMIT 1", (key,)
-        ).fetchone()
-        return (row[0], row[1]) if row else None
-
-    def step(self, key: int, step: Step, sized: str) -> None:
-        """Keep a number with its provenance; the same day's is replaced."""
-        self.connection.execute("INSERT OR REPLACE INTO step VALUES (?, ?, ?, ?, ?)", (key, *step, sized))
 
     def purge(self, now: int, listed: Iterable[str], window: int = 0) -> None:
         """Drop what is older than it is kept, from `now` (epoch seconds); `listed` are names that stay.

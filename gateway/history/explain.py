@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from gateway.errors import GatewayError
-from gateway.history.books import Identity, tenant_identity
+from gateway.history.identity import Identity, tenant_identity
 from gateway.history.provenance import date_of, paragraph, read, spelt
 from gateway.history.schema import reader
 from policies.exempt import Standing, standing

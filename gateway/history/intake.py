@@ -12,7 +12,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
-from gateway.history.books import Books, Identity, tenant_identity
+from gateway.history.books import Books
+from gateway.history.identity import Identity, tenant_identity
 from gateway.history.meter import SLOT_SECONDS, Cell, Slot
 from gateway.history.packing import SlotPeak
 from gateway.history.peaks import HOUR_SECONDS, SATURATED, KeyPeaks, sealed_before

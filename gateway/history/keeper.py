@@ -16,20 +16,21 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 
 from gateway.clock import Clock
-from gateway.history.books import Books, Counts, Identity, tenant_identity
+from gateway.history.books import Books, Counts
+from gateway.history.identity import tenant_identity
 from gateway.history.intake import Intake
 from gateway.history.meter import SLOT_SECONDS, Meter
-from gateway.history.provenance import date_of
+from gateway.history.numbers import Numbers
+from gateway.history.pasts import opened
 from gateway.history.schema import Lock, connect, set_aside
-from gateway.history.sizer import known, resize
+from gateway.history.sizer import Basis, Row
 from policies.policy import PolicySet, Sized
 from policies.request import key_name
-from policies.sizing import effective_key, effective_tenant
-from policies.sizing_past import DAY_US
 from policies.units import SECOND
 
 __all__ = ["History", "TenantSlot"]
@@ -40,9 +41,6 @@ FLUSH_SECONDS = 5
 _WAKE_SECONDS = 0.25
 #: After midnight UTC: the last hour of the day is sealed half an hour later.
 _DAILY_SECONDS = 1810
-_SLICE_SECONDS = 0.2
-_PAUSE_SECONDS = 0.002
-_BATCH = 100
 _MAX_WAITING = 360
 
 #: A slot's number, and what was counted of each tenant in it.
@@ -71,15 +69,10 @@ class History:
         self._max_keys = max_keys
         self._clock = clock
         self._policies = policies
-        self._apply = apply
+        self._numbers = Numbers(policies, apply)
         self._inbox: deque[TenantSlot] = deque(maxlen=_MAX_WAITING)
         self._faults: dict[str, str] = {}
         self._lock: Lock | None = None
-        self._sized: Mapping[str, Sized] = {}
-        self._starved = 0
-        self._job: Iterator[tuple[Identity, Sized]] | None = None
-        self._fresh: dict[str, Sized] = {}
-        self._hungry = 0
         self._wanted = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -100,18 +93,20 @@ class History:
     @property
     def sized(self) -> Mapping[str, Sized]:
         """The numbers in force, by name."""
-        return self._sized
+        return self._numbers.sized
 
     def warnings(self) -> list[str]:
         """Return what an operator should know, one sentence each; from any thread."""
         found = list(self._faults.copy().values())
+        if self._numbers.fault:
+            found.append(self._numbers.fault)
         if self.meter.overflowed:
             found.append(f"history: {self.meter.overflowed} requests of keys above [store] max_keys were not counted")
         return found
 
     def starved(self) -> int:
         """Return how many sized keys are held back by their own limit day after day."""
-        return self._starved
+        return self._numbers.starved
 
     # Its life
 
@@ -123,9 +118,9 @@ class History:
         self._crashed(now)
         self._books.resume(now // SLOT_SECONDS)
         self._books.note("open", 1)
-        self._sized = known(self._books)
+        self._numbers.sized = self._books.numbers()
         self._wanted.set()
-        return self._sized
+        return self._numbers.sized
 
     def start(self) -> None:
         """Begin to write."""
@@ -137,6 +132,7 @@ class History:
         self._stopping.set()
         if self._thread is not None:
             self._thread.join()
+        self._numbers.stop()
         self._guarded(self._close)
         self._books.connection.close()
         if self._lock is not None:
@@ -147,22 +143,25 @@ class History:
         if now - self._flushed >= FLUSH_SECONDS:
             self._flushed = now
             self._guarded(lambda: self._flush(now))
-        if self._job is None and (self._wanted.is_set() or self._due(now)):
+        if self._numbers.ready and (self._wanted.is_set() or self._due(now)):
             self._wanted.clear()
-            self._job, self._fresh, self._hungry = resize(self._books, self._policies(), _day(now)), {}, 0
-        if self._job is not None:
+            opener = None if self.path is None else partial(opened, self.path.absolute())
+            self._numbers.begin(self._books, self._books.held, opener, _day(now))
+            if not self._numbers.running:
+                self._wanted.set()
+        if self._numbers.running:
             self._guarded(lambda: self._slice(now))
 
     # The thread
 
     def _run(self) -> None:
-        while not self._stopping.wait(0 if self._job is not None else _WAKE_SECONDS):
+        while not self._stopping.wait(0 if self._numbers.running else _WAKE_SECONDS):
             try:
                 self.turn(self._clock.now() // SECOND)
             except Exception:  # noqa: BLE001 - a bug in here must not end the history for good
                 _LOG.exception("history: a round failed")
                 self._books.end(well=False)
-                self._job = None
+                self._numbers.stop()
                 self._faults["round"] = "history: a round of the writer failed; the log says how"
 
     def _guarded(self, act: Callable[[], None]) -> None:
@@ -171,9 +170,10 @@ class History:
             act()
         except sqlite3.OperationalError as error:
             self._books.end(well=False)
+            self._put_off()
             self._fault("write", f"history: cannot write {self.path}: {error}; what is counted meanwhile is lost")
         except sqlite3.DatabaseError as error:
-            self._job = None
+            self._numbers.stop()
             self._books.connection.close()
             self._replace(error)
         else:
@@ -215,35 +215,28 @@ class History:
         return self._books.meta("day") < _day(now)
 
     def _slice(self, now: int) -> None:
-        """Size some keys; a transaction each hundred, a pause after each few."""
-        job = self._job
-        until = time.monotonic() + _SLICE_SECONDS
-        while job is not None and time.monotonic() < until:
-            self._books.begin()
-            for number, (identity, sized) in enumerate(job, 1):
-                self._fresh[identity.name] = sized
-                self._hungry += sized.starved and _is_sized(self._policies(), identity)
-                if number % 4 == 0:
-                    time.sleep(_PAUSE_SECONDS)
-                if number == _BATCH:
-                    break
-            else:
-                job = self._job = None
-                self._finish(now)
-            self._books.end(well=True)
+        if self._numbers.step(self._keep):
+            self._finish(now)
+        elif not self._numbers.running:  # it failed
+            self._wanted.set()
+
+    def _put_off(self) -> None:
+        if self._numbers.running:
+            self._numbers.put_off()
+            self._wanted.set()
+
+    def _keep(self, rows: list[Row]) -> None:
+        self._books.begin()
+        self._books.keep(rows)
+        self._books.end(well=True)
 
     def _finish(self, now: int) -> None:
+        self._books.begin()
         self._books.note("day", _day(now))
         self._books.note("sized", self._clock.now() // SECOND)
-        self._books.purge(now, self._listed(), -(-self._policies().sizing.window_us // DAY_US))
-        self._sized, self._fresh, self._starved = self._fresh, {}, self._hungry
-        self._apply(self._sized)
-        flagged, starved = sum(one.flagged for one in self._sized.values()), self._starved
-        if flagged or starved:
-            _LOG.warning(
-                "sizing of %s: %d keys more than doubled in 30 days, %d are starved; /api/limits lists them",
-                *(date_of(_day(now)), flagged, starved),
-            )
+        self._books.purge(now, self._listed(), Basis.of(self._policies()).window)
+        self._books.end(well=True)
+        self._numbers.told(_day(now))
 
     def _listed(self) -> Iterable[str]:
         for tenant in self._policies().tenants.values():
@@ -317,9 +310,3 @@ class History:
 def _day(now: int) -> int:
     """Return the day that numbers are made for: it begins when the last hour of the one before is sealed."""
     return (now - _DAILY_SECONDS) // 86_400
-
-
-def _is_sized(policies: PolicySet, identity: Identity) -> bool:
-    find = effective_key if identity.credential else effective_tenant
-    found = find(policies, identity.principal())
-    return found is not None and found.provenance not in {"configured", "anonymous", "rejected", "preflight"}

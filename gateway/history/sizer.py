@@ -1,70 +1,105 @@
-"""Every number anew: once a day and on demand, key by key, in slices that leave the interpreter to the data plane.
+"""Every number anew: once a day and on demand, key by key, from what is written; nothing is written here.
 
 Rules
 1. Tenants come first. A key that was first seen when its tenant was already learnt starts with what that had then.
-2. A number is written when it changes; the latest one stands until then.
+2. A number is kept when it changes; the latest one stands until then.
 3. Today's number follows from those of the days before, so doing it twice in a day changes nothing.
+4. What it needs of the configuration (`Basis`) and what it says (`Row`) are small values: they go to another process
+   and back (`recount.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
+from typing import NamedTuple, Protocol
 
-from gateway.history.books import Books, Identity
+from gateway.history.identity import Identity
 from gateway.history.provenance import read, write
-from policies.policy import PolicySet, Quota, Sized
-from policies.sizing_past import DAY_US, NANO, Past, Step, size
-from policies.units import Rate
+from policies.policy import PolicySet, Quota, Sizing
+from policies.sizing_past import DAY_US, NANO, Day, Past, Step, size
+from policies.units import Rate, RequestUnits
 
-__all__ = ["known", "resize"]
-
-
-def known(books: Books) -> dict[str, Sized]:
-    """Return the latest number of every key, as it was written."""
-    found = {}
-    for number, _, identity in books.identities():
-        latest = books.latest(number)
-        if latest is not None:
-            found[identity.name] = read(latest[1])
-    return found
+__all__ = ["Basis", "Known", "Pasts", "Row", "resize"]
 
 
-def resize(books: Books, policies: PolicySet, today: int) -> Iterator[tuple[Identity, Sized]]:
-    """Yield every key with its number of `today`, and keep those that changed."""
-    dearest = max((route.cost for route in policies.routes), default=1.0)
-    window = -(-policies.sizing.window_us // DAY_US)
+class Basis(NamedTuple):
+    """What of the configuration a number depends on; `dearest` is the highest cost of a route."""
+
+    sizing: Sizing
+    backstop: Quota
+    dearest: RequestUnits
+
+    @classmethod
+    def of(cls, policies: PolicySet) -> Basis:
+        """Return that of some policies."""
+        return cls(policies.sizing, policies.backstop, max((route.cost for route in policies.routes), default=1.0))
+
+    @property
+    def window(self) -> int:
+        """How many days count."""
+        return -(-self.sizing.window_us // DAY_US)
+
+
+class Known(NamedTuple):
+    """What is written of one key: its number, first day, days that can count, numbers it had, and the latest's text."""
+
+    number: int
+    first_day: int
+    identity: Identity
+    days: Sequence[Day]
+    steps: list[Step]
+    latest: tuple[int, str] | None
+
+
+class Pasts(Protocol):
+    """Whoever can tell what is written."""
+
+    def pasts(self, today: int, window: int) -> Iterable[Known]:
+        """Yield every key, tenants first, with the days of a window of so many days before `today`."""
+        ...
+
+
+class Row(NamedTuple):
+    """One key's number: its text (`provenance.py`), and the step to keep, None if it is as it was."""
+
+    number: int
+    identity: Identity
+    text: str
+    step: Step | None
+
+
+def resize(pasts: Pasts, basis: Basis, today: int) -> Iterator[Row]:
+    """Yield every key with its number of `today`."""
     tenants: dict[str, tuple[int, list[Step]]] = {}
-    for number, first_day, identity in books.identities():
-        steps = books.steps(number)
-        start = None
+    for known in pasts.pasts(today, basis.window):
+        identity, start = known.identity, None
         if identity.credential:
-            start = _start(policies, first_day, tenants.get(identity.tenant))
-        past = Past(books.days(number, today, window), steps, first_day, start, start is not None)
-        sized = size(policies.sizing, policies.backstop, past, today, dearest)
-        _keep(books, number, sized)
-        if not identity.credential:
-            tenants[identity.tenant] = (first_day, steps)
-        yield identity, sized
+            start = _start(basis.sizing, known.first_day, tenants.get(identity.tenant))
+        else:
+            tenants[identity.tenant] = (known.first_day, known.steps)
+        past = Past(known.days, known.steps, known.first_day, start, start is not None)
+        sized = size(basis.sizing, basis.backstop, past, today, basis.dearest)
+        step = Step(sized.day, sum(term.delta for term in sized.terms), sized.next_quota.burst)
+        text = write(sized)
+        yield Row(known.number, identity, text, None if _same(known.latest, sized.day, text) else step)
 
 
-def _start(policies: PolicySet, first_day: int, tenant: tuple[int, list[Step]] | None) -> Quota | None:
+def _start(sizing: Sizing, first_day: int, tenant: tuple[int, list[Step]] | None) -> Quota | None:
     """Return what a key inherits: its tenant's number of its first day, if the tenant was learnt by then."""
-    if tenant is None or (first_day - tenant[0]) * DAY_US < max(policies.sizing.learn_us, DAY_US):
+    if tenant is None or (first_day - tenant[0]) * DAY_US < max(sizing.learn_us, DAY_US):
         return None
     before = [step for step in tenant[1] if step.day <= first_day]
-    initial = policies.sizing.initial
-    if not before or before[-1].rate <= initial.rate.per_second * NANO:
-        return initial
+    if not before or before[-1].rate <= sizing.initial.rate.per_second * NANO:
+        return sizing.initial
     return Quota(Rate(Fraction(before[-1].rate, NANO)), before[-1].burst)
 
 
-def _keep(books: Books, number: int, sized: Sized) -> None:
-    step = Step(sized.day, sum(term.delta for term in sized.terms), sized.next_quota.burst)
-    latest = books.latest(number)
-    if latest is not None and latest[0] < sized.day:
-        had = read(latest[1])
-        same = (had.next_quota, had.quota, had.mode, had.provenance, had.starved, had.flagged)
-        if same == (sized.next_quota, sized.quota, sized.mode, sized.provenance, sized.starved, sized.flagged):
-            return
-    books.step(number, step, write(sized))
+def _same(latest: tuple[int, str] | None, day: int, text: str) -> bool:
+    """Return whether an earlier day's number says the same."""
+    if latest is None or latest[0] >= day:
+        return False
+    had, has = read(latest[1]), read(text)
+    return (had.next_quota, had.quota, had.mode, had.provenance, had.starved, had.flagged) == (
+        has.next_quota, has.quota, has.mode, has.provenance, has.starved, has.flagged,
+    )  # fmt: skip

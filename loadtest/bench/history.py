@@ -1,8 +1,8 @@
 """What history costs: `python -m loadtest.bench.history [KEYS [SERIES_KEYS]]`, 10,000 and 1,000 unless told otherwise.
 
 Prints nanoseconds per counted decision; how long sizing KEYS from 30 days takes in a gateway that serves meanwhile, and
-what its callers' p99 is then and afterwards; how long "who was shed in these ten minutes of last week" takes over 90
-days of SERIES_KEYS. Exits 1 where a target is missed: 200 ns, 60 s, 1.3 x, 200 ms.
+what its callers' p99 is then and afterwards, three times; how long "who was shed in these ten minutes of last week"
+takes over 90 days of SERIES_KEYS. Exits 1 where a target is missed: 200 ns, 60 s, 1.3 x, 200 ms.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import http.client
 import os
 import socket
 import sqlite3
+import statistics
 import subprocess
 import sys
 import time
@@ -20,7 +21,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from gateway.history.books import Books, Identity, tenant_identity
+from gateway.history.books import Books
+from gateway.history.identity import Identity, tenant_identity
 from gateway.history.meter import SLOT, Meter
 from gateway.history.packing import pack_counts, pack_day
 from gateway.history.schema import connect
@@ -32,6 +34,8 @@ __all__ = ["main"]
 
 _RATE = 400.0
 _CONNECTIONS = 16
+#: A busy machine makes one comparison a matter of luck.
+_ROUNDS = 3
 _CONFIG = """
 [server]
 listen = "127.0.0.1:{listen}"
@@ -169,8 +173,8 @@ async def _next_sizing(path: Path, since: int) -> None:
         await asyncio.sleep(0.1)
 
 
-async def _serving(folder: Path, keys: int) -> tuple[float, float, float]:
-    """Return the seconds of sizing, and the p99 of callers meanwhile and afterwards, in milliseconds."""
+async def _serving(folder: Path, keys: int) -> list[tuple[float, float, float]]:
+    """Return of each round the seconds of sizing, and the p99 of callers meanwhile and afterwards, in milliseconds."""
     listen, admin, origin = _port(), _port(), _port()
     (folder / "gateway.toml").write_text(_CONFIG.format(listen=listen, admin=admin, origin=origin), encoding="utf-8")
     path, today = folder / "evenhand-history.sqlite3", int(time.time() - 1810) // 86_400
@@ -180,20 +184,23 @@ async def _serving(folder: Path, keys: int) -> tuple[float, float, float]:
         with _running("gateway", "serve", "-c", "gateway.toml", folder=folder):
             await _next_sizing(path, 1)
             await asyncio.sleep(1)
-            ended = asyncio.Event()
-            load = asyncio.create_task(_load(listen, ended))
-            await asyncio.sleep(1)
-            asked, began = int(time.time()) + 1, time.perf_counter()
-            await asyncio.sleep(asked - time.time())
-            await asyncio.to_thread(_reload, admin)
-            await _next_sizing(path, asked)
-            seconds = time.perf_counter() - began
-            ended.set()
-            during = await load
-            ended.clear()
-            asyncio.get_running_loop().call_later(max(5.0, seconds), ended.set)
-            after = await _load(listen, ended)
-    return seconds, _p99(during), _p99(after)
+            return [await _round(path, listen, admin) for _ in range(_ROUNDS)]
+
+
+async def _round(path: Path, listen: int, admin: int) -> tuple[float, float, float]:
+    ended = asyncio.Event()
+    load = asyncio.create_task(_load(listen, ended))
+    await asyncio.sleep(1)
+    asked, began = int(time.time()) + 1, time.perf_counter()
+    await asyncio.sleep(asked - time.time())
+    await asyncio.to_thread(_reload, admin)
+    await _next_sizing(path, asked)
+    seconds = time.perf_counter() - began
+    ended.set()
+    during = await load
+    ended.clear()
+    asyncio.get_running_loop().call_later(max(5.0, seconds), ended.set)
+    return seconds, _p99(during), _p99(await _load(listen, ended))
 
 
 def _reload(admin: int) -> None:
@@ -219,10 +226,13 @@ def main(keys: int = 10_000, series_keys: int = 1_000) -> int:
     cost = _note()
     told(f"counting a decision      {cost:6.0f} ns", ok=cost <= 200)
     with TemporaryDirectory() as name:
-        seconds, during, after = asyncio.run(_serving(Path(name), keys))
+        rounds = asyncio.run(_serving(Path(name), keys))
+    seconds = max(seconds for seconds, _, _ in rounds)
     told(f"sizing {keys} keys and tenants x 30 days   {seconds:.1f} s", ok=seconds < 60)
-    told(f"callers' p99 meanwhile {during:.2f} ms, afterwards {after:.2f} ms, x {during / after:.2f}",
-         ok=during / after <= 1.3)  # fmt: skip
+    for _, during, after in rounds:
+        print(f"callers' p99 meanwhile {during:.2f} ms, afterwards {after:.2f} ms, x {during / after:.2f}")
+    middle = statistics.median(during / after for _, during, after in rounds)
+    told(f"the median of those ratios   x {middle:.2f}", ok=middle <= 1.3)
     with TemporaryDirectory() as name:
         path, now = Path(name) / "h", int(time.time())
         fill_series(path, series_keys, now)

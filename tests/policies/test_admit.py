@@ -170,6 +170,26 @@ def test_plans_are_bounded() -> None:
     assert planner.kept <= 8
 
 
+def test_forgotten_plans_are_let_go_of_in_steps() -> None:
+    """Whether a plan was forgotten by age, by an end of something, or with its planner, it goes in the end."""
+    planner = Planner(policy_set(), max_plans=4)
+    assert not planner.forget(10)
+    for number in range(13):
+        planner.plan(anonymous(f"192.0.2.{number}"), INTERACTIVE, UNMATCHED, "")
+    assert planner.forget(3)
+    while planner.forget(3):
+        pass
+    planner.renew(0)
+    assert planner.forget(1)
+    planner.plan(user(), INTERACTIVE, UNMATCHED, "")
+    planner.retire()
+    assert planner.kept == 0
+    steps = 0
+    while planner.forget(1):
+        steps += 1
+    assert 5 < steps < 40
+
+
 def test_exemption_is_planned_until_it_ends() -> None:
     """An exempted key has its higher quota, in the same bucket, until the exemption ends; the plan names it."""
     launch = Exemption("launch", Match(tenant="acme"), "launch", "sre", 10 * SECOND, multiplier=4.0)

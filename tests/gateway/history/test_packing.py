@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.history.books import Books, tenant_identity
+from gateway.history.books import Books
+from gateway.history.identity import tenant_identity
 from gateway.history.packing import (
     HOUR_BYTES,
     SlotPeak,

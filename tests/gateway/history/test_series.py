@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import GatewayError
-from gateway.history.books import Books, tenant_identity
+from gateway.history.books import Books
+from gateway.history.identity import tenant_identity
 from gateway.history.schema import connect
 from gateway.history.series import Series, Span, parts, rounded
+from gateway.history.sizer import Basis, resize
 from loadtest.bench.history import fill_days, fill_series
-from policies.policy import PolicySet
 from tests.policies.documents import policy_set
 
 __all__: list[str] = []
@@ -108,18 +109,17 @@ def test_ten_minutes_of_a_quarter(tmp_path: Path, soak: bool) -> None:
 @pytest.mark.soak
 def test_everybody_is_sized(tmp_path: Path, soak: bool) -> None:
     """10,000 keys and their tenants from 30 days, each from its own."""
-    from gateway.history.sizer import known, resize
-
     keys, today = (10_000 if soak else 200), 20_000
     fill_days(tmp_path / "h", keys, today)
     books = Books(connect(tmp_path / "h"), 10 * keys)
-    policies: PolicySet = policy_set()
     books.begin()
-    sized = {identity.name: one for identity, one in resize(books, policies, today)}
+    rows = list(resize(books, Basis.of(policy_set()), today))
+    books.keep(rows)
     books.end(well=True)
+    sized = books.numbers()
     assert len(sized) == 2 * keys
     assert {one.peak for one in sized.values()} == {10.0 + number % 90 for number in range(min(keys, 90))}
-    assert known(books).keys() == sized.keys()
+    assert {row.identity.name for row in rows} == sized.keys()
     assert all(
         sum(term.delta for term in one.terms) == one.next_quota.rate.per_second * 10**9 for one in sized.values()
     )
