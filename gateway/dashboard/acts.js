@@ -95,6 +95,35 @@ export function askRaise(tenant, credential = null) {
   });
 }
 
+// What is answered while the shared store does not: for everything, or for one route. Not offered where limits are kept
+// in the gateway itself, since nothing is ever answered without them then.
+export async function offerPosture(button) {
+  const said = await fetch("/api/posture", { headers: { accept: "application/json" } }).then((answer) => answer.ok ? answer.json() : {}).catch(() => ({}));
+  button.hidden = !said.store;
+}
+
+export async function askPosture() {
+  const now = await send("GET", "/api/posture");
+  const kinds = [["safe-capacity", "Safe capacity: a part of every limit"], ["open", "Open: let everything through"],
+    ["closed", "Closed: let nothing through"], ["deny", "Deny a part, at random"]];
+  const choice = el("select", { name: "kind" }, kinds.map(([value, text]) => el("option", { value, selected: now.posture.startsWith(value) }, text)));
+  const part = el("input", { name: "part", type: "number", min: 0, max: 100, step: 1, value: now.posture.split(":")[1] || 20 });
+  const routes = [["", `Wherever a route says nothing (now ${now.posture})`], ...Object.entries(now.routes).map(([name, posture]) => [name, `${visible(name)} (now ${posture})`])];
+  const route = el("select", { name: "route" }, routes.map(([value, text]) => el("option", { value }, text)));
+  ask({
+    title: "Set the posture", confirm: "Set it",
+    what: `What is answered while the store gives no answer. ${now.store.up ? "It answers now, so nothing changes until it is lost." : "It does not answer now, so this takes effect at once."}`,
+    fields: [["kind", "Posture", choice], ["part", "Per cent refused, of deny", part], ["route", "Where", route], ["for", "For", times("1h")],
+      ["reason", "Reason", reason("store outage")], ["owner", "Who answers for it", owner()]],
+    done: async ({ kind, part: denied, route: where, ...values }) => {
+      remember(values.owner);
+      const posture = kind === "deny" ? `deny:${denied}` : kind;
+      const act = await send("POST", "/api/posture", { posture, ...(where ? { route: where } : {}), ...values });
+      return `Posture ${posture} until ${act.expires}.`;
+    },
+  });
+}
+
 export function end(kind, id, text) {
   ask({
     title: "End it now", confirm: "End it", what: visible(text), fields: [],

@@ -3,8 +3,9 @@
 import { askPause, askRaise, end } from "./acts.js";
 import { bdi, el, grade, number, percent, rate, refusals, refusedSum, spoken, visible } from "./format.js";
 
-const SIGNS = { degraded: "\u25bc", paused: "\u2016", shadow: "\u25cc", off: "\u25cb", exempt: "\u25b2", warning: "!" };
-const WORDS = { degraded: "Degraded", paused: "Paused", shadow: "In shadow", off: "Off", exempt: "Exempt", warning: "Warning" };
+const SIGNS = { degraded: "\u25bc", posture: "\u25c6", paused: "\u2016", shadow: "\u25cc", off: "\u25cb", exempt: "\u25b2", warning: "!" };
+const WORDS = { degraded: "Degraded", posture: "Posture", paused: "Paused", shadow: "In shadow", off: "Off", exempt: "Exempt", warning: "Warning" };
+const ACTS = { paused: "pause", posture: "posture", exempt: "exemptions" };
 const SHOWN = 6;
 
 const button = (text, act, cls = "") => el("button", { type: "button", class: cls, on: { click: act } }, text);
@@ -27,7 +28,7 @@ export function showBand(host, entries) {
   const one = (entry) => el("li", { class: `entry ${entry.kind}` },
     el("span", { class: "sign", "aria-hidden": "true" }, SIGNS[entry.kind] || "!"), el("b", {}, WORDS[entry.kind] || entry.kind), " ",
     el("span", {}, visible(entry.text)),
-    entry.act ? button("End", () => end(entry.kind === "paused" ? "pause" : "exemptions", entry.act, entry.text), "small") : null);
+    entry.act ? button("End", () => end(ACTS[entry.kind], entry.act, entry.text), "small") : null);
   const lines = entries.map(one);
   const rest = lines.splice(SHOWN);
   const list = el("ul", {}, lines);

@@ -1,4 +1,4 @@
-"""The commands `top`, `pause` and `exempt`: what the dashboard shows and does, without a browser."""
+"""The commands `top`, `pause`, `exempt` and `posture`: what the dashboard shows and does, without a browser."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gateway.errors import GatewayError
 from gateway.terminal.client import Admin
 from gateway.terminal.screen import plain, screen
 
-__all__ = ["exempt", "list_acts", "pause", "top"]
+__all__ = ["exempt", "list_acts", "pause", "posture", "top"]
 
 _MOST = 200
 _AGAIN_SECONDS = 1.0
@@ -59,6 +59,12 @@ def exempt(
 ) -> None:
     """Raise a quota for a while: `raised` is a multiplier or a quota."""
     _told(admin.post("/api/exemptions", {"match": match, **raised, "for": lasting, "reason": reason, "owner": owner}))
+
+
+def posture(admin: Admin, what: str, route: str, lasting: str, reason: str, owner: str) -> None:
+    """Set what is answered where the store does not: everywhere, or on one route."""
+    asked: dict[str, object] = {"posture": what, "for": lasting, "reason": reason, "owner": owner}
+    _told(admin.post("/api/posture", asked | ({"route": route} if route else {})))
 
 
 def list_acts(admin: Admin, path: str, name: str, end: str) -> None:

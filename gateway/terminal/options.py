@@ -1,4 +1,4 @@
-"""How `top`, `pause` and `exempt` are asked for on the command line."""
+"""How `top`, `pause`, `exempt` and `posture` are asked for on the command line."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ _DEFAULT = Path("gateway.toml")
 
 
 def register(app: typer.Typer) -> None:
-    """Add the three commands."""
+    """Add the four commands."""
     app.command()(top)
     app.command()(pause)
     app.command()(exempt)
+    app.command()(posture)
 
 
 def top(
@@ -108,6 +109,32 @@ def exempt(  # noqa: PLR0913 - the options of a command
             commands.list_acts(reached, "/api/exemptions", "exemptions", end)
         else:
             commands.exempt(reached, match, raised, lasting, reason, owner)
+
+
+def posture(  # noqa: PLR0913 - the options of a command
+    what: Annotated[
+        str, typer.Argument(metavar="POSTURE", help="open, closed, safe-capacity, or deny:N per cent.")
+    ] = "",
+    route: Annotated[str, typer.Option("--route", metavar="NAME", help="Only on this route.")] = "",
+    lasting: For = "1h",
+    reason: Reason = "",
+    owner: Owner = "",
+    end: End = "",
+    *,
+    everything: List = False,
+    admin: Address = "",
+    config: Config = _DEFAULT,
+) -> None:
+    """Say for a while what is answered where the shared store does not answer."""
+    from gateway.terminal import commands  # noqa: PLC0415 - a command imports what it needs when it runs
+
+    if not what and not end and not everything:
+        raise typer.BadParameter("say open, closed, safe-capacity or deny:N; or --list, or --end")
+    with _reached(config, admin) as reached:
+        if end or everything:
+            commands.list_acts(reached, "/api/posture", "acts", end)
+        else:
+            commands.posture(reached, what, route, lasting, reason, owner)
 
 
 def _reached(config: Path, address: str) -> Admin:

@@ -134,7 +134,8 @@ def _cut(line: str, columns: int) -> str:
 def plain(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield a line for each act."""
     for row in rows:
-        match = ", ".join(f"{name} {visible(str(value))}" for name, value in row["match"].items() if value is not None)
+        names = row.get("match") or {"posture": row.get("posture"), "route": row.get("route")}
+        match = ", ".join(f"{name} {visible(str(value))}" for name, value in names.items() if value is not None)
         raised = (
             f" x {row['multiplier']:g}" if row.get("multiplier") else f" at {row['quota']}" if row.get("quota") else ""
         )

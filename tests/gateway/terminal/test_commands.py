@@ -125,6 +125,8 @@ async def test_a_raised_quota_shows_at_once(gateway: Gateway, type_in: Typed) ->
     [
         (("pause",), 2, "say whom or what"),
         (("exempt", "--tenant", "acme"), 2, "--multiplier or --quota"),
+        (("posture",), 2, "open, closed, safe-capacity or deny:N"),
+        (("posture", "open"), 1, "answered 409: [store] url is memory:"),
         (("pause", "--class", "batch", "--for", "soon"), 1, "answered 400: for: expected a duration"),
         (("top", "--admin", "127.0.0.1:1"), 1, "does not answer"),
         (("pause", "--list", "--admin", "127.0.0.1:1"), 1, "does not answer"),
