@@ -14,10 +14,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from tests.wire.redis import RedisServer
 
 __all__: list[str] = []
 
@@ -41,6 +45,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def soak(request: pytest.FixtureRequest) -> bool:
     """Return whether tests marked `soak` run at full size: `count = 200_000 if soak else 5_000`."""
     return bool(request.config.getoption("--soak"))
+
+
+@pytest.fixture(scope="session")
+def redis_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """Return the server that all tests of this process share."""
+    from tests.wire.redis import RedisServer  # loads redis-py, which few tests need
+
+    with RedisServer(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture
+def redis_server(redis_process: RedisServer) -> RedisServer:
+    """Return a real server that holds nothing."""
+    redis_process.clear()
+    return redis_process
 
 
 @pytest.hookimpl(wrapper=True)
