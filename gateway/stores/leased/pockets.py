@@ -1,0 +1,284 @@
+"""A pocket: what this process holds of one bucket, and what it last heard of the rest.
+
+Rules
+1. What is in a pocket was taken from the bucket of record when it was leased, so spending it asks nobody.
+2. There is a side for each class. A high ask may draw on both, a low one on its own alone.
+3. An ask that the pocket does not cover is *known* to be refused while the last answer says that the bucket cannot have
+   it yet; else nobody here knows, and the store is asked.
+4. Instants are this process's, and only ever compared with each other: of the store's clock come durations alone.
+5. A bucket that was found empty is asked again by the round (`renew.py`), not by the next request, if it would fill by
+   several costs meanwhile: `PACE` bounds how often a process asks for one bucket, and is told as part of the wait.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+
+from gateway.stores.leased.waiting import Waiter
+from policies.charge import Charge
+from policies.kernels.lease import Grant, Want
+from policies.units import NEVER, SECOND, Micros, RequestUnits
+
+__all__ = ["AHEAD", "IDLE", "PACE", "ROUND", "Pocket", "Side"]
+
+#: Every pocket in use is looked at once in so long.
+ROUND: Micros = SECOND // 10
+#: How often a process asks for a bucket that is empty.
+PACE: Micros = 2 * ROUND
+#: Rounds of demand that a pocket is filled for, and below which it is filled again.
+AHEAD, LOW_WATER = 4, 2
+#: A pocket that nobody asked for so long goes back whole.
+IDLE: Micros = 2 * SECOND
+#: For so long what was heard of the rest is good for a refusal: another process may give some back.
+SURE: Micros = SECOND
+#: The part of a rich bucket that may be asked ahead of demand, beside what flows in meanwhile.
+_RICH = 1 / 16
+#: A bucket found empty is paced if so many costs flow in meanwhile.
+_PACED_COSTS = 4.0
+#: How fast demand that has gone is forgotten, per round.
+_FADE = 0.5
+#: How much of what was leased before counts in who had how much, at each ask.
+_RECENT = 0.8
+
+
+class Side:
+    """What one class holds, and what is known of the rest for it.
+
+    `units` are held. `asked` was asked since the last round, `pace` is asked in a round. `rest` could be had of the
+    bucket when it last answered; asks of `dry_cost` or more are refused until `dry_until` (NEVER for a zero quota).
+    `cost` was the last one asked, `short` the dearest that was refused since the last round.
+    """
+
+    __slots__ = ("asked", "cost", "dry_cost", "dry_until", "pace", "rest", "short", "units")
+
+    def __init__(self) -> None:
+        self.units = 0.0
+        self.asked = 0.0
+        self.pace = 0.0
+        self.rest = 0.0
+        self.cost = 0.0
+        self.short = 0.0
+        self.dry_until: Micros = 0
+        self.dry_cost = 0.0
+
+    def turn(self) -> None:
+        """Take the last round's demand into account; a rise at once, a fall slowly."""
+        asked, self.asked = self.asked, 0.0
+        self.pace = asked if asked > self.pace else self.pace + _FADE * (asked - self.pace)
+
+    def target(self, most: RequestUnits) -> RequestUnits:
+        """Return how much to hold: some rounds of demand, in whole costs, no more than `most`."""
+        return self.whole(min(AHEAD * self.pace, most))
+
+    def whole(self, units: RequestUnits) -> RequestUnits:
+        """Return `units` without what is no whole cost."""
+        return units // self.cost * self.cost if self.cost > 0.0 else 0.0
+
+
+class Pocket:
+    """One bucket as this process knows it. `name` is the bucket's, `key` its record's, `group` whom to ask with it.
+
+    `at` is when it last heard of the rest, `touched` when it was last asked. `back` is to be returned; `spent` was
+    admitted without the store. `queued` until the next flush asks for it, `under_way` while an ask is; `active` while
+    rounds look at it.
+    """
+
+    __slots__ = (
+        "active", "at", "back", "burst", "floor", "group", "high", "key", "low", "mine", "name", "others", "queued",
+        "rate_us", "reserve", "spent", "touched", "under_way", "waiters",
+    )  # fmt: skip
+
+    def __init__(self, name: str, key: bytes, group: int, rate_us: float, burst: RequestUnits) -> None:
+        self.name = name
+        self.key = key
+        self.group = group
+        self.rate_us = rate_us
+        self.burst = burst
+        self.reserve = 0.0
+        self.floor = 0.0
+        self.high = Side()
+        self.low = Side()
+        self.at: Micros = -SURE
+        self.touched: Micros = 0
+        self.back = 0.0
+        self.spent = 0.0
+        self.under_way = False
+        self.queued = False
+        self.active = False
+        #: What was leased here of late, and what others took meanwhile.
+        self.mine = self.others = 0.0
+        #: What the next ask is for, and who waits for it, None where nobody does.
+        self.waiters: list[tuple[Charge, Waiter | None]] = []
+
+    @property
+    def held(self) -> RequestUnits:
+        """Units of both classes."""
+        return self.high.units + self.low.units
+
+    def known(self, charge: Charge, now: Micros) -> Micros:
+        """Return the wait of a charge that the pocket does not cover, or 0 where nobody here knows (rule 3)."""
+        if self.rate_us <= 0.0:
+            return NEVER
+        side, units = self.side(charge)
+        if now < side.dry_until and charge.cost >= side.dry_cost:
+            return side.dry_until - now
+        elapsed = now - self.at
+        # Of a rest of 0 a low ask, or one dearer than the bucket, does not know how far below 0 it is.
+        if elapsed < SURE and (side.rest > 0.0 or (not charge.low and charge.cost <= self.burst)):
+            missing = min(charge.cost, self.burst) - units - side.rest - self.rate_us * elapsed
+            if missing > 0.0:
+                return max(1, ceil(missing / self.rate_us))
+        return 0
+
+    def side(self, charge: Charge) -> tuple[Side, RequestUnits]:
+        """Return the side that a charge asks, and the units that it may draw on."""
+        if charge.low:
+            return self.low, self.low.units
+        return self.high, self.high.units + self.low.units
+
+    def covers(self, charge: Charge) -> bool:
+        """Return whether it holds what a charge costs."""
+        return self.side(charge)[1] >= charge.cost
+
+    def put(self, charge: Charge) -> None:
+        """Take a charge back that was taken and never used."""
+        side = self.low if charge.low else self.high
+        side.units += charge.cost
+
+    def resize(self, rate_us: float, burst: RequestUnits) -> None:
+        """Change rate and burst; what is held and known scales with the bucket, which the store scales as well."""
+        scale = burst / self.burst if self.burst > 0.0 and rate_us > 0.0 else 0.0
+        for side in (self.high, self.low):
+            side.units *= scale
+            side.rest *= scale
+            side.dry_until = 0
+        self.spent *= scale
+        self.back *= scale
+        self.rate_us = rate_us
+        self.burst = burst
+
+    # What to ask for
+
+    def want(self, now: Micros) -> tuple[Want, tuple[RequestUnits, RequestUnits]]:
+        """Return what to ask for now, and the dearest cost of each class in it: what waits, and some ahead.
+
+        What goes back and what was spent goes with it.
+        """
+        high, low = self.high, self.low
+        waits = {False: 0.0, True: 0.0}
+        # Who was refused may come again; but whoever waits is not held up for a dearer one that does not.
+        dearest = {False: 0.0, True: 0.0} if self.waiters else {False: high.short, True: low.short}
+        for charge, waiter in self.waiters:
+            if waiter is None or not waiter.over:
+                waits[charge.low] += charge.cost
+                dearest[charge.low] = max(dearest[charge.low], charge.cost)
+        high.short = low.short = 0.0
+        wanted = [self._wanted(side, waits[side is low], dearest[side is low]) for side in (high, low)]
+        back, self.back = self.back, 0.0
+        spent, self.spent = self.spent, 0.0
+        want = Want(
+            high=wanted[0][0], high_cost=wanted[0][1], low=wanted[1][0], low_cost=wanted[1][1],
+            reserve=self.reserve, floor=self.floor, back=back, spent=spent, seed=self.level(now),
+        )  # fmt: skip
+        return want, (dearest[False], dearest[True])
+
+    def _wanted(self, side: Side, waits: RequestUnits, dearest: RequestUnits) -> tuple[RequestUnits, RequestUnits]:
+        """Return how much to ask for one side, and the dearest cost that has to be in it."""
+        most = self.most(side)
+        ahead = max(side.target(most), side.whole(min(side.asked, most)))
+        need = max(0.0, max(waits, dearest) - side.units)
+        return max(0.0, max(waits, dearest) + ahead - side.units), min(dearest, need)
+
+    def most(self, side: Side) -> RequestUnits:
+        """Return how much may be held ahead of demand."""
+        return max(self.rate_us * AHEAD * ROUND, side.rest * _RICH)
+
+    def level(self, now: Micros) -> RequestUnits:
+        """Return the level that the bucket would have by what was last heard of it; 0 is full."""
+        if self.at < 0:
+            return 0.0
+        return max(0.0, self.burst - self.high.rest - self.rate_us * max(0, now - self.at))
+
+    # What came of it
+
+    def granted(self, want: Want, dearest: tuple[RequestUnits, RequestUnits], grant: Grant, now: Micros) -> None:
+        """Put in what an ask brought, and note what it says of the rest."""
+        before = self.burst - grant.left_high - grant.high - grant.low + want.back - want.spent
+        self.others = _RECENT * self.others + max(0.0, before - self.level(now))
+        self.mine = _RECENT * self.mine + max(0.0, grant.high + grant.low - want.back)
+        self.at = now
+        self._put_in(self.high, want.high, grant.high, grant.left_high)
+        self._put_in(self.low, want.low, grant.low, grant.left_low)
+        self._dry(self.high, grant.high_wait_us, dearest[0], partly=grant.high < want.high, now=now)
+        self._dry(self.low, grant.low_wait_us, dearest[1], partly=grant.low < want.low, now=now)
+
+    @staticmethod
+    def _put_in(side: Side, wanted: RequestUnits, units: RequestUnits, rest: RequestUnits) -> None:
+        side.units += units
+        if side.units < 0.0 and units < wanted:
+            # What was let through unasked, of a limit in shadow, and the bucket does not have.
+            side.units = 0.0
+        side.rest = rest
+
+    def _dry(self, side: Side, wait_us: Micros, dearest: RequestUnits, *, partly: bool, now: Micros) -> None:
+        """Note until when asks are refused: as the store says, and while a bucket that gave not all is left alone."""
+        side.dry_until = 0
+        if wait_us > 0:
+            side.dry_until, side.dry_cost = now + wait_us, dearest
+        cost = side.cost
+        if partly and cost > 0.0:
+            pace = self.pace()
+            if self.rate_us * pace >= _PACED_COSTS * cost and side.dry_until < now + pace:
+                side.dry_until, side.dry_cost = now + pace, cost
+
+    def pace(self) -> Micros:
+        """Return how long a bucket that was found empty is left alone: not so long that it could be full again."""
+        return min(PACE, int(self.burst / self.rate_us / 4)) if self.rate_us > 0.0 else PACE
+
+    def failed(self, want: Want, *, ran: bool) -> None:
+        """Note that an ask was not answered; if it cannot have run, what went with it is still to be told."""
+        if not ran:
+            self.back += want.back
+            self.spent += want.spent
+
+    # Rounds
+
+    def turn(self, now: Micros) -> bool:
+        """Take a round's demand into account, and return whether there is something to ask or to give back."""
+        high, low = self.high, self.low
+        if high.asked > 0.0 or low.asked > 0.0:
+            self.touched = now
+        high.turn()
+        low.turn()
+        if self.under_way or self.queued:
+            return False
+        lapsed = now >= self.touched + IDLE
+        for side in (high, low):
+            keep = 0.0 if lapsed else side.target(self.most(side))
+            if side.units > 0.0 and (lapsed or side.units > 2 * keep + side.cost):
+                self.back += side.units - keep
+                side.units = keep
+        return self.back > 0.0 or self.spent > 0.0 or self._wants(high, now) or self._wants(low, now)
+
+    def _wants(self, side: Side, now: Micros) -> bool:
+        """Return whether to ask ahead for one side, or whether it may have what it could not."""
+        if side.short > side.units:
+            return now >= min(side.dry_until - ROUND - ROUND // 2, self.at + SURE // 2)
+        if now < side.dry_until - ROUND - ROUND // 2 or side.pace <= 0.0:
+            return False
+        return side.units < LOW_WATER * side.pace and side.target(self.most(side)) >= side.units + side.cost
+
+    def give_up(self) -> None:
+        """Have all that is held go back, and want nothing more."""
+        for side in (self.high, self.low):
+            self.back += max(0.0, side.units)
+            side.units = side.pace = side.asked = side.short = 0.0
+
+    def lapsed(self, now: Micros) -> bool:
+        """Return whether rounds need not look at it: nothing held, owed or waited for, nobody asking."""
+        busy = self.under_way or self.queued or self.waiters
+        return not busy and not self.held and not self.spent and not self.back and now >= self.touched + IDLE
+
+    def idle(self, now: Micros) -> bool:
+        """Return whether nobody would notice if it were forgotten: with nothing in it, and the bucket full."""
+        return not self.active and self.lapsed(now) and self.level(now) <= 0.0

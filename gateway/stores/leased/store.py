@@ -1,0 +1,332 @@
+"""The leased store: decided here, by what this process holds of buckets that are kept in a shared store.
+
+    ask --> known --> take
+        --> not known: one call of the store, the request waits --> take
+
+Rules
+1. A take is synchronous, and all or none: what this process holds is looked at first, of every own limit; only if all
+   agree is the backstop asked; only if that agrees is anything taken. A refusal costs nothing.
+2. What is known to refuse does so without the store, though other limits of the plan may not be known then.
+3. Limits in shadow are leased like the others, and nobody waits for them: what is not there yet is let through, and
+   made good from what comes.
+4. Whoever takes without having asked, and without a lease, is refused for a round (`guard.py` asks `knows` before).
+5. Memory is bounded by `max_keys` pockets (`table.py`), and so is the number of records in the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gateway.stores.leased.asking import Asking
+from gateway.stores.leased.ledger import Ledger
+from gateway.stores.leased.places import Place
+from gateway.stores.leased.pockets import ROUND, Pocket
+from gateway.stores.leased.renew import Rounds
+from gateway.stores.leased.table import Table
+from gateway.stores.leased.waiting import Desk, Turns, Waiter
+from gateway.stores.memory import SEAT_WAIT_US, Backstop
+from gateway.stores.names import Names
+from policies.charge import Charge, Plan, Reading, Refusal
+from policies.policy import PolicySet
+from policies.units import Micros, RequestUnits
+
+__all__ = ["LeasedStore"]
+
+_Lacks = tuple[list[tuple[Pocket, Charge]], list[Place]]
+
+
+class LeasedStore:
+    """Leases of one process; implements `gateway.ports.Store`. `phase`, in [0, 1), sets its rounds apart from others'.
+
+    `deadline` is how long a request waits for the store, `noted` is told how long each that waited did.
+    """
+
+    def __init__(  # noqa: PLR0913 - the seams of a store that is shared
+        self,
+        policies: PolicySet,
+        ledger: Ledger,
+        names: Names,
+        backstop: Backstop,
+        turns: Turns,
+        now: Callable[[], Micros],
+        *,
+        max_keys: int,
+        deadline: Micros,
+        phase: float = 0.0,
+    ) -> None:
+        self._ledger = ledger
+        self._backstop = backstop
+        self._table = Table(names, max_keys, ledger.group)
+        self._pockets = self._table.pockets
+        self._places = self._table.places
+        self._desk = Desk(turns, deadline, now)
+        self._desk.again = self._again
+        self._asking = Asking(ledger, self._desk, turns, now)
+        self._rounds = Rounds(self._asking, turns, now, phase)
+        #: The last plan that was found to be known, and when: it is taken next.
+        self._sure: Plan | None = None
+        self._sure_at: Micros = 0
+        self._reckon(policies)
+
+    def _reckon(self, policies: PolicySet) -> None:
+        self._asking.dearest = max([1.0, *(route.cost for route in policies.routes)])
+
+    @property
+    def keys(self) -> int:
+        """Pockets held now, overflow included."""
+        return self._table.keys
+
+    @property
+    def overflow_requests(self) -> int:
+        """Requests charged to a shared overflow bucket."""
+        return self._table.overflowed
+
+    @property
+    def backstop(self) -> Backstop:
+        """What the service can serve, and for whom."""
+        return self._backstop
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for the store now."""
+        return self._desk.waiting
+
+    @property
+    def noted(self) -> Callable[[Micros], None]:
+        """Who is told how long each request waited that did."""
+        return self._desk.noted
+
+    @noted.setter
+    def noted(self, noted: Callable[[Micros], None]) -> None:
+        self._desk.noted = noted
+
+    # Asking
+
+    def knows(self, plan: Plan, now: Micros) -> bool:
+        """Return whether `take` can decide `plan` at `now` without the store."""
+        if plan is self._sure and now == self._sure_at:
+            return True
+        return self._lacks(plan, now) is None
+
+    def ask(self, plan: Plan, now: Micros, resume: Callable[[], None]) -> Callable[[], None] | None:
+        """Ask the store for what `plan` lacks, and call `resume` then; None if it is known, or nobody is there to ask.
+
+        What is returned takes the wish back.
+        """
+        lacks = self._lacks(plan, now)
+        if lacks is None:
+            self._sure, self._sure_at = plan, now
+            return None
+        if not self._ledger.up or self._desk.excused(plan):
+            return None
+        waiter = self._desk.open(plan, resume, now)
+        self._wish(lacks, waiter)
+        return lambda: self._desk.leave(waiter)
+
+    def _again(self, waiter: Waiter, now: Micros) -> bool:
+        """Let a waiter wait on, if what came was not for it; returns whether it does."""
+        lacks = self._lacks(waiter.plan, now)
+        if lacks is None or not self._ledger.up:
+            return False
+        waiter.left = 0
+        self._wish(lacks, waiter)
+        return True
+
+    def _wish(self, lacks: _Lacks, waiter: Waiter) -> None:
+        for pocket, charge in lacks[0]:
+            self._asking.wish(pocket, charge, waiter)
+        for place in lacks[1]:
+            self._asking.wish_seat(place, waiter)
+
+    def _lacks(self, plan: Plan, now: Micros) -> _Lacks | None:
+        """Return what `plan` needs and nobody here knows; None if it can be decided."""
+        pockets: list[tuple[Pocket, Charge]] = []
+        get = self._pockets.get
+        for charge in plan.own:
+            pocket = get(charge.bucket)
+            if pocket is None or pocket.burst != charge.burst or pocket.rate_us != charge.rate_us:
+                pocket = self._table.pocket(charge, now, [found for found, _ in pockets])
+            if not pocket.covers(charge):
+                if pocket.known(charge, now):
+                    return None
+                pockets.append((pocket, charge))
+        places: list[Place] = []
+        for seat in plan.seats:
+            place = self._places.get(seat.holder)
+            if place is None or place.limit != seat.seats:
+                place = self._table.place(seat)
+            if not place.free(now):
+                if place.full(now):
+                    return None
+                places.append(place)
+        if not (pockets or places) or any(now < hold.until_us for hold in plan.holds):
+            return None
+        return pockets, places
+
+    # Taking
+
+    def take(self, plan: Plan, now: Micros) -> Reading:
+        """Take every enforced charge and seat of `plan` at `now`, or nothing; then ask the shadow charges."""
+        self._sure = None
+        found: list[Pocket] = []
+        tokens: list[RequestUnits] = []
+        refused = self._look(plan, now, found, tokens)
+        if refused:
+            return Reading(tuple(refused), tuple(tokens))
+        over = False
+        if plan.share is not None:
+            share = self._backstop.take(plan.share, now)
+            if share is not None:
+                return Reading((Refusal(share.limit, share.wait_us),), tuple(tokens), (), share.beyond_own, share.over)
+            over = self._backstop.over
+        for index, charge in enumerate(plan.own):
+            pocket = found[index]
+            if charge.low:
+                pocket.low.units -= charge.cost
+            else:
+                high = pocket.high
+                high.units -= charge.cost
+                if high.units < 0.0:
+                    pocket.low.units += high.units
+                    high.units = 0.0
+            tokens[index] -= charge.cost
+        for seat in plan.seats:
+            self._places[seat.holder].take(now)
+        return Reading((), tuple(tokens), self._shadow(plan, now) if plan.shadow else (), False, over)
+
+    def _look(self, plan: Plan, now: Micros, found: list[Pocket], tokens: list[RequestUnits]) -> list[Refusal]:
+        """Look at all own limits, changing none, and return what refused.
+
+        For each charge in turn its pocket, and the tokens that this class could take, are appended to the lists.
+        """
+        get = self._pockets.get
+        refused: list[Refusal] = []
+        for charge in plan.own:
+            pocket = get(charge.bucket)
+            if pocket is None or pocket.burst != charge.burst or pocket.rate_us != charge.rate_us:
+                pocket = self._table.pocket(charge, now, found)
+            if charge.low:
+                side = pocket.low
+                units = side.units
+            else:
+                side = pocket.high
+                units = side.units + pocket.low.units
+            side.asked += charge.cost
+            left = units + side.rest + pocket.rate_us * (now - pocket.at)
+            if units < charge.cost:
+                refused.append(self._refusal(pocket, charge, now))
+                left = min(left, charge.cost)
+            found.append(pocket)
+            tokens.append(left if left < pocket.burst else pocket.burst)  # noqa: FURB136 - min() is a call
+        for seat in plan.seats:
+            place = self._places.get(seat.holder) or self._table.place(seat)
+            if not place.free(now):
+                refused.append(Refusal("concurrency", SEAT_WAIT_US, seat.whose))
+        refused += [Refusal(hold.limit, hold.until_us - now) for hold in plan.holds if now < hold.until_us]
+        return refused
+
+    def _refusal(self, pocket: Pocket, charge: Charge, now: Micros) -> Refusal:
+        """Return why a pocket does not cover a charge, and have the next round know of it."""
+        side = pocket.low if charge.low else pocket.high
+        side.cost = charge.cost
+        side.short = max(side.short, charge.cost)
+        wait = pocket.known(charge, now)
+        if wait:
+            return Refusal(charge.limit, wait)
+        self._asking.look_after(pocket)
+        return Refusal(charge.limit, ROUND)
+
+    def _shadow(self, plan: Plan, now: Micros) -> tuple[Refusal, ...]:
+        """Ask the shadow charges, each for itself, and return those that would have refused."""
+        refused: list[Refusal] = []
+        for charge in plan.shadow:
+            pocket = self._table.pocket(charge, now)
+            side = pocket.low if charge.low else pocket.high
+            side.asked += charge.cost
+            if not pocket.covers(charge):
+                wait = pocket.known(charge, now)
+                if wait:
+                    side.short = max(side.short, charge.cost)
+                    refused.append(Refusal(charge.limit, wait))
+                    continue
+                self._asking.wish(pocket, charge, None)
+            side.units = max(-pocket.burst, side.units - charge.cost)
+        return tuple(refused)
+
+    # Giving back
+
+    def give_back(self, plan: Plan, now: Micros, reading: Reading | None = None) -> None:
+        """Return the charges of a taken plan whose request never reached the upstream (seats are `release`'s)."""
+        for charge in plan.own:
+            self._undo(charge)
+        if reading is not None and plan.shadow:
+            refused = {refusal.limit for refusal in reading.shadow_refused}
+            for charge in plan.shadow:
+                if charge.limit not in refused:
+                    self._undo(charge)
+        if plan.share is not None:
+            self._backstop.give_back(plan.share, now, over=reading is not None and reading.share_over)
+
+    def _undo(self, charge: Charge) -> None:
+        pocket = self._pockets.get(charge.bucket)
+        if pocket is not None:
+            pocket.put(charge)
+            self._asking.look_after(pocket)
+
+    def release(self, plan: Plan, reading: Reading | None = None) -> None:
+        """Return the seats of a taken plan. Exactly once per take."""
+        for seat in plan.seats:
+            self._places[seat.holder].in_use -= 1
+
+    # What a posture goes by
+
+    def spent(self, charge: Charge, units: RequestUnits, now: Micros) -> None:
+        """Count units of a bucket that were admitted without the store."""
+        pocket = self._table.pocket(charge, now)
+        pocket.spent = min(pocket.burst, pocket.spent + units)
+        self._asking.look_after(pocket)
+
+    def part(self, bucket: str) -> float:
+        """Return which part of what was leased of a bucket, or of the seats of a holder, this process had; 0 to 1."""
+        pocket = self._pockets.get(bucket)
+        if pocket is not None:
+            whole = pocket.mine + pocket.others
+            return pocket.mine / whole if whole > 0.0 else 0.0
+        place = self._places.get(bucket)
+        return min(1.0, place.allowed / place.limit) if place is not None and place.limit else 0.0
+
+    def owed(self, bucket: str, now: Micros) -> float:
+        """Return what a bucket still owes at `now` of what it owed when last heard of, as a part of its burst."""
+        pocket = self._pockets.get(bucket)
+        return pocket.level(now) / pocket.burst if pocket is not None and pocket.burst > 0.0 else 0.0
+
+    def backstop_part(self) -> float:
+        """Return which part of the backstop was leased to this process; 0 to 1."""
+        return float(getattr(self._backstop, "lease_share", 1.0))
+
+    def processes(self) -> int:
+        """Return how many processes share the store."""
+        return int(getattr(self._backstop, "processes", 1))
+
+    # Between requests
+
+    def tick(self, now: Micros) -> None:
+        """Do the next slice: a round if it is time, some of the pockets that may be dropped, the backstop's."""
+        self._rounds.tick(now)
+        self._table.sweep(now)
+        self._table.forget(now)
+        self._backstop.tick(now)
+
+    def rebuild(self, policies: PolicySet, now: Micros) -> None:
+        """Go on under new policies: refills nothing, forgets nothing."""
+        self._sure = None
+        self._reckon(policies)
+        self._table.rebuild()
+        self._backstop.rebuild(
+            policies.backstop.rate.per_us, policies.backstop.burst, policies.classes, policies.unlisted_weight, now,
+            policies.max_unlisted_tenants,
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """Give back what is held, as far as the store hears it."""
+        self._asking.leave()
