@@ -8,6 +8,8 @@ Rules
 3. What can never be admitted has no Retry-After: it needs its owner.
 4. Names are ids: percent-encoded in header fields, so any of them is a valid String of RFC 9651; as they are in JSON.
 5. Whatever depends only on a plan is worked out once per plan.
+6. An answer decided without a store carries a mark, admitted or refused. It does not say by which posture: whoever
+   learns that nothing is counted just now has no need to know.
 
 References: RFC 9457 (problem details), RFC 9110 section 10.2.3 (Retry-After), draft-ietf-httpapi-ratelimit-headers-11
 (RateLimit-Policy, RateLimit, the problem types), RFC 9651 (structured fields).
@@ -86,6 +88,9 @@ _CALLERS = {
 
 _SINGULAR = {"is_": "is", "has": "has", "it": "it"}
 _PLURAL = {"is_": "are", "has": "have", "it": "they"}
+
+#: What was decided without a store says so; the value is what is missing.
+_MARK = (b"evenhand-degraded", b"store")
 
 #: Integers of RFC 9651 have at most 15 digits.
 _LARGEST = 999_999_999_999_999
@@ -184,8 +189,9 @@ class Wording:
         }
 
     def fields(self, verdict: Verdict) -> Fields:
-        """Return the RateLimit fields of an answer: the enforced own limits that apply, `key` first; often none."""
-        return self._fields(verdict)
+        """Return the RateLimit fields of an answer, the enforced own limits that apply, `key` first; and the mark."""
+        fields = self._fields(verdict)
+        return [*fields, _MARK] if verdict.reading.posture else fields
 
     def _draft(self, verdict: Verdict) -> Fields:
         told, reading = self._of(verdict.plan), verdict.reading

@@ -148,14 +148,14 @@ class Front:
                 self._forwarder(peer)
 
     def told(self, verdict: Verdict, relayed: Headers) -> Headers:
-        """Return our RateLimit fields for a relayed response.
+        """Return our RateLimit fields for a relayed response, and the mark of one decided without a store.
 
         Members of a List can stand in several fields, so the upstream's are kept; of the older fields each has one
         value, and where the upstream sends them they are its own.
         """
         fields = self._wording.fields(verdict)
         if fields and fields[0][0] == b"x-ratelimit-limit" and any(name == fields[0][0] for name, _ in relayed):
-            return []
+            return [field for field in fields if not field[0].startswith(b"x-ratelimit-")]
         return fields
 
 

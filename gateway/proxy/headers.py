@@ -45,6 +45,7 @@ _MANAGED = frozenset(
     {
         b"evenhand-class",
         b"evenhand-credential",
+        b"evenhand-degraded",
         b"evenhand-refused",
         b"evenhand-tenant",
         b"via",
@@ -87,7 +88,7 @@ _EDGE = frozenset(
 _TRACE = frozenset({b"traceparent", b"tracestate"})
 #: What no response carries on: this hop's own fields, and a second length in disguise (rule 3); and those that a server
 #: in front of us writes itself.
-_RESPONSE_DROP = _HOP | {b"content_length", b"evenhand-refused"}
+_RESPONSE_DROP = _HOP | {b"content_length", b"evenhand-degraded", b"evenhand-refused"}
 _STAMPED_DROP = _RESPONSE_DROP | {b"date", b"server"}
 
 # No Connection field may take away what tells where the message ends.

@@ -27,7 +27,7 @@ __all__ = ["ALLOWED_METHODS", "Refuser"]
 #: What a 405 offers: every method is passed on but CONNECT and TRACE.
 ALLOWED_METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
-_EXPOSED = b"Retry-After, RateLimit, RateLimit-Policy, Evenhand-Refused, X-Request-Id"
+_EXPOSED = b"Retry-After, RateLimit, RateLimit-Policy, Evenhand-Refused, Evenhand-Degraded, X-Request-Id"
 _NO_STORE = (b"cache-control", b"no-store")
 _NOTHING_LOADS = (b"content-security-policy", b"default-src 'none'")
 

@@ -7,9 +7,9 @@ JSON, one object a line. `event` says which of five it is:
   `outcome`, `status` (0: nothing was answered), `limit` (the limit that refused, or why it was rejected; else null),
   `refused` (all limits that refused), `wait_ms` (until `limit` could admit; -1 never; null if nothing refused), `mode`
   (shadow: the refusal was not enforced), `shadow` (limits in shadow that would have refused), `exemption`,
-  `ended` (what of ours ended it early: drain, expired, idle, lifetime; else null), `duration_ms`, `upstream_ms`,
-  `sample` (the part of its kind that is logged; 1.0 is all), `trace_id` and `parent_id` (of a valid `traceparent`, else
-  null).
+  `ended` (what of ours ended it early: drain, expired, idle, lifetime; else null), `posture` (what decided where the
+  store, or whoever judges a credential, did not answer; else null), `duration_ms`, `upstream_ms`, `sample` (the part of
+  its kind that is logged; 1.0 is all), `trace_id` and `parent_id` (of a valid `traceparent`, else null).
 - `counted`: what came in one second beyond the requests logged in full. `ts` (the second), `tenant`, `outcome`,
   `limit`, `mode`, `count` (all of that second), `omitted` (those without a line of their own).
 - `fairness`: once a minute with traffic. `ts`, `window`, `aggregate` beside `worst`, as in `/api/fairness`.
@@ -121,6 +121,7 @@ def _json(logged: Logged) -> bytes:
         "shadow": [] if verdict is None else [refused.limit for refused in verdict.reading.shadow_refused],
         "exemption": decision.exemption or None,
         "ended": decision.notes.get("ended"),
+        "posture": decision.notes.get("posture"),
         "duration_ms": (now - decision.started_us) / 1000,
         "upstream_ms": decision.upstream_us / 1000 if decision.sent else None,
         "sample": logged.sample,

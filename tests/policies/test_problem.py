@@ -283,6 +283,20 @@ def test_off_tells_nothing() -> None:
     assert fields(verdict(plan(charge("key", 4)), (1.0,)), "off") == {}
 
 
+@pytest.mark.parametrize(("form", "others"), [("draft-11", 2), ("legacy", 3), ("off", 0)])
+def test_what_no_store_decided_is_marked(form: str, others: int) -> None:
+    """In every form, admitted or refused; by which posture is not told."""
+    wording, asked = Wording(fields=form), plan(charge("key", 4))
+    for reading in (
+        Reading((), (1.0,), posture="open"),
+        Reading((Refusal("posture", SECOND),), (1.0,), posture="deny:5"),
+    ):
+        fields = wording.fields(Verdict(asked, reading, 0))
+        assert fields[-1] == (b"evenhand-degraded", b"store")
+        assert len(fields) == others + 1
+        assert b"open" not in b"".join(value for _, value in fields)
+
+
 def test_each_configuration_has_its_own_words() -> None:
     """A plan that outlives a reload is told as whoever tells it would, not as somebody did before."""
     of = plan(charge("key", 4))
