@@ -38,8 +38,8 @@ __all__ = ["MAX_ASKERS", "RECENT", "Asker", "Grant", "Record", "Want", "lease", 
 #: How often a process asks.
 TICK: Micros = 100_000
 
-#: One that did not ask for two ticks and a half wants nothing any more.
-RECENT: Micros = 250_000
+#: One that did not ask for so long wants nothing any more: an empty bucket is asked every other tick, give or take.
+RECENT: Micros = 350_000
 
 #: Processes remembered per bucket; beyond it the one that asked longest ago is forgotten.
 MAX_ASKERS = 32

@@ -10,7 +10,7 @@
 -- then process, want, due and at of each asker. A bucket without a rate has an endless level: it is written as 0.
 
 local TICK = 100000
-local RECENT = 250000
+local RECENT = 350000
 local MAX_ASKERS = 32
 local SLACK = 2 * SECOND
 local IDLE = 3600 * SECOND
