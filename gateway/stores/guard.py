@@ -7,6 +7,7 @@ Rules
 1. Nobody is answered 500, and nobody waits, because a store is gone. Whoever asks before it is known to be gone waits
    for the store's deadline at most (`ask`).
 2. What was decided here says so in its reading (`posture`); what a request took, it gives back where it took it.
+   Seats are all counted below, so that those which a posture gave are known to the store once it is back.
 3. What a posture admitted is told to the leased store once the store is up, so that it is counted (`debts.py`).
 4. One line in the log when the store goes, with the cause, and one when it is back, with what was decided meanwhile.
 """
@@ -81,6 +82,10 @@ class Leased(Store, Known, Protocol):
 
     def spent(self, charge: Charge, units: RequestUnits, now: Micros) -> None:
         """Count units of a bucket that were admitted without the store."""
+        ...
+
+    def occupy(self, plan: Plan, now: Micros) -> None:
+        """Count the seats of a plan that was admitted without the store, until their `release`."""
         ...
 
     def tick(self, now: Micros) -> None:
@@ -177,6 +182,8 @@ class GuardedStore:
             reading = Reading((), (), posture=posture.name)
         if not reading.refused:
             self._debts.add(plan, now)
+            if plan.seats:
+                self.leased.occupy(plan, now)
         return reading
 
     def give_back(self, plan: Plan, now: Micros, reading: Reading | None = None) -> None:
@@ -189,11 +196,8 @@ class GuardedStore:
             self._safe.give_back(plan, now, reading)
 
     def release(self, plan: Plan, reading: Reading | None = None) -> None:
-        """Return the seats of a taken plan, where they were taken. Exactly once per take."""
-        if reading is None or not reading.posture:
-            self.leased.release(plan, reading)
-        elif reading.posture == SAFE:
-            self._safe.release(plan)
+        """Return the seats of a taken plan. Exactly once per take; it counts there whoever let it in."""
+        self.leased.release(plan)
 
     def rebuild(self, policies: PolicySet, now: Micros) -> None:
         """Go on under new policies: refills nothing, forgets nothing."""

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
-from gateway.stores.memory import MemoryStore, ShareRefusal
+from gateway.stores.memory import SEAT_WAIT_US, MemoryStore, ShareRefusal
 from policies.charge import Plan, Reading, Refusal, ShareCharge
 from policies.kernels.fairshare import Shares
 from policies.kernels.plain import PlainBackstop
@@ -53,17 +53,22 @@ class Known(Protocol):
         """Return what a bucket still owes at `now` of what it owed when last heard of, as a part of its burst."""
         ...
 
+    def in_use(self, holder: str) -> int:
+        """Return how many seats of a holder are taken here, whoever let them in."""
+        ...
+
 
 class _Plans(NamedTuple):
-    """A plan at its safe part, and what its own limits would let through at the whole part, one limit each."""
+    """A plan at its safe part, that without its seats, and its own limits at the whole part, one limit each."""
 
     of: Plan
     safe: Plan
+    rates: Plan
     whole: tuple[Plan, ...]
 
 
 class SafeCapacity:
-    """Buckets and seats at the safe part of `policies`' limits."""
+    """The safe part of the limits of `policies`. Seats are counted below, so that none is taken twice."""
 
     def __init__(self, policies: PolicySet, max_keys: int, now: Micros, known: Known) -> None:
         self._known = known
@@ -82,9 +87,11 @@ class SafeCapacity:
             self._begin(now)
         self._last = now
         plans = self._of(plan)
+        if any(self._known.in_use(seat.holder) >= seat.seats for seat in plans.safe.seats):
+            return Reading((Refusal(LIMIT, SEAT_WAIT_US),), (), posture=SAFE)
         for charge in plans.safe.own:
             self._store.raise_level(charge, self._known.owed(charge.bucket, now), now)
-        reading = self._store.take(plans.safe, now)
+        reading = self._store.take(plans.rates, now)
         reading.posture = SAFE
         beyond = {plan.own[0].limit for plan in plans.whole if self._whole.take(plan, now).refused}
         if reading.refused:
@@ -94,10 +101,6 @@ class SafeCapacity:
     def give_back(self, plan: Plan, now: Micros, reading: Reading) -> None:
         """Return what was taken for a request that never reached the upstream."""
         self._store.give_back(self._of(plan).safe, now, reading)
-
-    def release(self, plan: Plan) -> None:
-        """Return the seats of a taken plan."""
-        self._store.release(plan)
 
     def rebuild(self, policies: PolicySet, now: Micros) -> None:
         """Go on under new policies: refills nothing, forgets nothing."""
@@ -132,13 +135,13 @@ class SafeCapacity:
         safe = scaled(plan, lambda bucket: fraction * part(bucket))
         bare = replace(scaled(plan, part), seats=(), share=None)
         whole = tuple(replace(bare, own=(charge,)) for charge in bare.own)
-        made = self._plans[id(plan)] = _Plans(plan, safe, whole)
+        made = self._plans[id(plan)] = _Plans(plan, safe, replace(safe, seats=()), whole)
         return made
 
 
 def _named(refusal: Refusal, plan: Plan, beyond: set[str]) -> Refusal:
     """Return a refusal as it is told: own limits by their name only to whoever asks for more than they allow."""
-    own = refusal.limit == "concurrency" or any(charge.limit == refusal.limit for charge in plan.own)
+    own = any(charge.limit == refusal.limit for charge in plan.own)
     return Refusal(LIMIT, refusal.wait_us) if own and refusal.limit not in beyond else refusal
 
 

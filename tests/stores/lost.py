@@ -26,9 +26,7 @@ class FakeState:
 
 
 class FakeLeased(MemoryStore):
-    """Decides in memory while the state is up. `owes` and `parts` are what it knew at 0, of buckets that take a second
-    to fill.
-    """
+    """Decides in memory while the state is up. What it knew at 0 is of buckets that take a second to fill."""
 
     def __init__(self, policies: PolicySet, state: FakeState, now: Micros = 0) -> None:
         super().__init__(policies, 1000, now)
@@ -56,6 +54,13 @@ class FakeLeased(MemoryStore):
 
     def owed(self, bucket: str, now: Micros) -> float:
         return max(0.0, self.owes.get(bucket, 0.0) - now / SECOND)
+
+    def in_use(self, holder: str) -> int:
+        return self._seats.get(holder, 0)
+
+    def occupy(self, plan: Plan, now: Micros) -> None:
+        for seat in plan.seats:
+            self._seats[seat.holder] = self._seats.get(seat.holder, 0) + 1
 
     def spent(self, charge: Charge, units: float, now: Micros) -> None:
         self.told.append((charge.bucket, units))
