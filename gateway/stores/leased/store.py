@@ -286,6 +286,16 @@ class LeasedStore:
         pocket.spent = min(pocket.burst, pocket.spent + units)
         self._asking.look_after(pocket)
 
+    def occupy(self, plan: Plan, now: Micros) -> None:
+        """Count the seats of a plan that was admitted without the store, until their `release`."""
+        for seat in plan.seats:
+            (self._places.get(seat.holder) or self._table.place(seat)).take(now)
+
+    def in_use(self, holder: str) -> int:
+        """Return how many seats of a holder are taken here, whoever let them in."""
+        place = self._places.get(holder)
+        return 0 if place is None else place.in_use
+
     def part(self, bucket: str) -> float:
         """Return which part of what was leased of a bucket, or of the seats of a holder, this process had; 0 to 1."""
         pocket = self._pockets.get(bucket)
