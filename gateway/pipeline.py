@@ -4,7 +4,7 @@
   2 classify   route, class
   3 except     the effective quotas, inside the plan
   4 rank       priority, reserve and cost, inside the plan
-  5 admit      plan -> take -> judge -> verdict
+  5 admit      plan -> take -> judge -> verdict; `ask` goes so far as the plan, where a store has to be asked first
   6 forward or refuse   (proxy/)
   7 settle     seats released, charge given back unless the head was sent
   8 record     counted once
@@ -23,14 +23,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from gateway.clock import Clock
-from gateway.ports import Ask, Decision, Meter, Recorder, Rejection, Resolver, Store
+from gateway.ports import Ask, AskStore, Decision, Meter, Recorder, Rejection, Resolution, Resolver, Store
 from policies.admit import Planner, judge
+from policies.charge import Plan
 from policies.classify import Classifier
 from policies.cost import UNMATCHED
 from policies.policy import Mode, PolicySet, Sized
-from policies.request import REJECTED, Kind, Principal, RequestFacts
+from policies.request import REJECTED, Class, Kind, Principal, RequestFacts
 from policies.settle import corrections, own_outcome
 from policies.units import SECOND, Micros
 from policies.verdict import Outcome
@@ -43,12 +45,38 @@ _PLANS_PER_TICK = 200
 _NO_FACTS = RequestFacts(method="", path="", address="")
 
 
+class _Found(NamedTuple):
+    """What stages 1 to 4 make of a request; no plan where nobody can say who sent it."""
+
+    facts: RequestFacts
+    now: Micros
+    resolution: Resolution
+    principal: Principal
+    cls: Class
+    route: int
+    raised: bool
+    plan: Plan | None
+
+
+class _Pending:
+    """Takes back what was asked of the store for a request, of which it is known who sent it."""
+
+    __slots__ = ("_take_back", "found")
+
+    def __init__(self, take_back: Callable[[], None], found: _Found) -> None:
+        self._take_back = take_back
+        self.found = found
+
+    def __call__(self) -> None:
+        self._take_back()
+
+
 class Pipeline:
     """One for a process. `random` draws the jitter, in [0, 1)."""
 
     __slots__ = (
-        "_ask", "_classifier", "_clock", "_meter", "_planner", "_policies", "_random", "_recorder", "_renew_us",
-        "_resolver", "_retired", "_shadow", "_store", "in_flight", "overlay",
+        "_ask", "_ask_store", "_classifier", "_clock", "_found", "_meter", "_planner", "_policies", "_random",
+        "_recorder", "_renew_us", "_resolver", "_retired", "_shadow", "_store", "in_flight", "overlay",
     )  # fmt: skip
 
     def __init__(
@@ -63,6 +91,8 @@ class Pipeline:
     ) -> None:
         self._resolve_by(resolver)
         self._store = store
+        self._ask_store: AskStore | None = getattr(store, "ask", None)
+        self._found: _Found | None = None
         self._recorder = recorder
         self._clock = clock
         self._random = random
@@ -131,24 +161,49 @@ class Pipeline:
 
         What is returned takes the wish back. Whoever decides without asking gets what the posture says.
         """
-        return None if self._ask is None else self._ask(headers, facts.address, resume)
+        if self._ask is not None:
+            pending = self._ask(headers, facts.address, resume)
+            if pending is not None:
+                return pending
+        if self._ask_store is None:
+            return None
+        found = self._find(facts, headers)
+        if found.plan is not None:
+            pending = self._ask_store(found.plan, found.now, resume)
+            if pending is not None:
+                return _Pending(pending, found)
+        # Whoever asked decides next, on the same call: nothing is found out twice.
+        self._found = found
+        return None
 
-    def decide(self, facts: RequestFacts, headers: list[tuple[bytes, bytes]], request_id: str) -> Decision:
-        """Decide one request: stages 1 to 5. `headers` have lower-case names."""
+    def _find(self, facts: RequestFacts, headers: list[tuple[bytes, bytes]]) -> _Found:
+        """Do stages 1 to 4."""
         now = self._clock.now()
         resolution = self._resolver.resolve(headers, facts.address, preflight=facts.preflight)
         principal, rejection = resolution.principal, resolution.rejection
         if rejection is not None:
             if rejection.status >= 500 and not self._shadow:
-                return self._silent(facts, rejection, request_id, resolution.posture)
+                return _Found(facts, now, resolution, principal, self._policies.default_class, UNMATCHED, raised=False,
+                              plan=None)  # fmt: skip
             principal = _nobody(principal, facts)
         route = self._classifier.route(facts.method, facts.path)
         cls, raised = self._classifier.cls(principal, route, facts.asked_class)
-        decision = Decision(request_id, facts, principal, cls, route, now)
-        decision.class_raise_attempt = raised
         if now >= self._planner.valid_until:
             self._planner.renew(now)
         plan = self._planner.plan(principal, cls, route, facts.address, facts.method)
+        return _Found(facts, now, resolution, principal, cls, route, raised, plan)
+
+    def decide(self, facts: RequestFacts, headers: list[tuple[bytes, bytes]], request_id: str) -> Decision:
+        """Decide one request: stages 1 to 5. `headers` have lower-case names."""
+        found, self._found = self._found, None
+        if found is None or found.facts is not facts:
+            found = self._find(facts, headers)
+        _, now, resolution, principal, cls, route, raised, plan = found
+        rejection = resolution.rejection
+        if plan is None:
+            return self._silent(facts, rejection, request_id, resolution.posture)
+        decision = Decision(request_id, facts, principal, cls, route, now)
+        decision.class_raise_attempt = raised
         reading = self._store.take(plan, now)
         verdict = judge(plan, reading, now, self._random() if reading.refused else 0.0)
         decision.verdict = verdict
@@ -176,16 +231,22 @@ class Pipeline:
         self.settle(decision, own_outcome(rejection.status), rejection.status)
         return decision
 
-    def _silent(self, facts: RequestFacts, rejection: Rejection, request_id: str, posture: str) -> Decision:
+    def _silent(self, facts: RequestFacts, rejection: Rejection | None, request_id: str, posture: str) -> Decision:
         """Return the decision on a caller of whom nobody can be asked."""
         decision = self.undecided(facts, request_id)
         decision.rejection = rejection
         decision.notes["posture"] = posture
         return decision
 
-    def undecided(self, facts: RequestFacts, request_id: str) -> Decision:
-        """Return the decision, to be settled, on a request that ends before it is known who sent it."""
+    def undecided(self, facts: RequestFacts, request_id: str, pending: Callable[[], None] | None = None) -> Decision:
+        """Return the decision, to be settled, on a request that ends before it is decided.
+
+        Whoever sent it is known if it waits for the store, which `pending` (from `ask`) tells.
+        """
         self.in_flight += 1
+        if isinstance(pending, _Pending):
+            found = pending.found
+            return Decision(request_id, facts, found.principal, found.cls, found.route, found.now)
         principal = Principal(Kind.REJECTED, REJECTED, facts.address)
         return Decision(request_id, facts, principal, self._policies.default_class, UNMATCHED, self._clock.now())
 

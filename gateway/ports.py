@@ -17,7 +17,7 @@ from policies.request import Class, Principal, RequestFacts
 from policies.units import Micros, RequestUnits
 from policies.verdict import Outcome, Verdict
 
-__all__ = ["Ask", "Decision", "Meter", "Recorder", "Rejection", "Resolution", "Resolver", "Store", "Ticker"]
+__all__ = ["Ask", "AskStore", "Decision", "Meter", "Recorder", "Rejection", "Resolution", "Resolver", "Store", "Ticker"]
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -64,6 +64,12 @@ Ask = Callable[[Headers, str, Callable[[], None]], Callable[[], None] | None]
 It returns None where `resolve` has an answer at once, and else, having begun to find out, what takes the wish back. A
 resolver that ever has to ask has one of these as its attribute `ask`; whoever does not call it gets the answer that the
 posture gives."""
+
+AskStore = Callable[[Plan, Micros, Callable[[], None]], Callable[[], None] | None]
+"""The same of a store that is not this process's: called with the plan, the instant, and what to call then.
+
+It returns None where `take` can decide that plan at that instant, or will not be able to. A store that ever has to ask
+has one of these as its attribute `ask`."""
 
 
 class Store(Protocol):

@@ -78,7 +78,7 @@ class Exchange:
         self._parsed: Parsed | None = None
         self._decision: Decision | None = None
         self._call: Sent | None = None
-        #: Takes back what was asked about the caller, while that is not known.
+        #: Takes back what was asked, about the caller or of the store, while that is not known.
         self._pending: Callable[[], None] | None = None
         self._status = 0
         self._received = 0
@@ -195,13 +195,13 @@ class Exchange:
         self._ask(facts, parsed)
 
     def _ask(self, facts: RequestFacts, parsed: Parsed) -> None:
-        """Decide, once nobody has to be asked any more who sent it."""
+        """Decide, once nobody has to be asked any more: who sent it, then the store."""
         self._pending = self._front.pipeline.ask(facts, self._head.headers, self._resume)
         if self._pending is None:
             self._decide(facts, parsed)
 
     def _resume(self) -> None:
-        """Go on. Whom to ask may have changed meanwhile, by a reload."""
+        """Go on. Whom to ask may have changed meanwhile, by a reload, and after the caller comes the store."""
         parsed, self._pending = self._parsed, None
         if parsed is not None and (facts := parsed.facts) is not None:
             self._run(lambda: self._ask(facts, parsed))
@@ -335,9 +335,9 @@ class Exchange:
     def _settle(self, outcome: Outcome, status: int, limit: str = "") -> None:
         self._close()
         if self._pending is not None and self._parsed is not None and self._parsed.facts is not None:
-            self._pending()
-            self._pending = None
-            self._decision = self._front.pipeline.undecided(self._parsed.facts, self._parsed.request_id)
+            pending, self._pending = self._pending, None
+            pending()
+            self._decision = self._front.pipeline.undecided(self._parsed.facts, self._parsed.request_id, pending)
         if self._decision is not None:
             self._front.pipeline.settle(self._decision, outcome, status, limit)
 
