@@ -6,6 +6,7 @@ import logging
 import random
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -23,12 +24,12 @@ __all__: list[str] = []
 POLICIES = policy_set(backstop=quota(1000, 1000))
 
 
-def plan(tenant: str = "acme", rate: float = 100.0, posture: str = "safe-capacity", **changes: object) -> Plan:
+def plan(tenant: str = "acme", rate: float = 100.0, posture: str = "safe-capacity", **changes: Any) -> Plan:
     """Return a plan with a key of `rate` a second, a burst of as much, and a share."""
     key = Charge("key", f"limit=key,tenant={tenant}", rate / SECOND, max(1.0, rate), 1.0, Class.INTERACTIVE)
     share = ShareCharge(tenant, 1.0, True, 1.0, Class.INTERACTIVE, rate / SECOND, max(1.0, rate))
     made = Plan(tenant, "ci", Class.INTERACTIVE, 1.0, (key,), (), (), share, posture=posture)
-    return replace(made, **changes)  # type: ignore[arg-type]
+    return replace(made, **changes)
 
 
 class Lost:
