@@ -100,13 +100,13 @@ class Handshakes:
         with contextlib.suppress(OSError, asyncio.CancelledError):
             try:
                 await self._loop.connect_accepted_socket(
-                    lambda: guard,
+                    lambda: cast("asyncio.Protocol", guard),
                     connection,
                     ssl=self._context,
                     ssl_handshake_timeout=self._timeout,
                     ssl_shutdown_timeout=self._last,
                 )
             finally:
-                if cast("object", guard.transport) is None:  # as uvicorn's protocols begin: it was never made
+                if cast("object", guard.transport) is None:  # as connections begin: it was never made
                     guard.post.leave(guard)
                     connection.close()

@@ -40,15 +40,15 @@ _LOOK_SECONDS = 0.02
 _LAST_SECONDS = 2.5
 
 
-def configured(app: ASGIApp, http: type[asyncio.Protocol], websocket: WebsocketSection | None = None) -> uvicorn.Config:
+def configured(app: ASGIApp, http: Callable[..., object], websocket: WebsocketSection | None = None) -> uvicorn.Config:
     """Return uvicorn's configuration of a listener: it writes, logs, believes and upgrades nothing of its own accord.
 
     Of WebSockets only what is long is bounded here: no extension is offered and no ping sent, since silence is the
-    business of `[websocket] idle_timeout`.
+    business of `[websocket] idle_timeout`. `http` makes a connection, as a class of uvicorn's own would.
     """
     return uvicorn.Config(
         app,
-        http=http,
+        http=cast("type[asyncio.Protocol]", http),
         ws="none",
         ws_max_size=websocket.max_message if websocket else 1,
         ws_ping_interval=None,

@@ -1,6 +1,4 @@
-"""The framing of an edge server, on uvicorn's httptools protocol: octets in, heads and bodies out, within bounds.
-
-This and `guard` are where uvicorn's internals are touched (version pinned in pyproject.toml, held by a test).
+"""The framing of an edge server, by httptools' parser: octets in, heads and bodies out, within bounds.
 
     IDLE --first octet--> HEAD --head complete--> BODY --message complete--> IDLE
                                     `--a handshake--> OPAQUE --> the connection is another protocol's
@@ -23,20 +21,28 @@ from __future__ import annotations
 
 import asyncio
 from enum import IntEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import httptools
-from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from uvicorn.server import ServerState
 
 from gateway.ports import Rejection
+from gateway.proxy.accepted import Accepted
 from gateway.proxy.address import UNIX
 from gateway.proxy.line import RequestLines
 from gateway.proxy.parse import Head
+from gateway.proxy.reader import BodyReader, request_parser
 from gateway.proxy.turn import Post, Turn
 
-__all__ = ["BODY_STRIDE", "BURST", "MAX_OVERHEAD", "SLICE", "WORK", "Framing", "State"]
+if TYPE_CHECKING:
+    from uvicorn.config import Config
+    from uvicorn.server import ServerState
+
+    from gateway.ports import Headers
+
+__all__ = [
+    "BODY", "BODY_STRIDE", "BURST", "HEAD", "IDLE", "LINGER", "MAX_OVERHEAD", "OPAQUE", "SLICE", "WORK", "Framing",
+    "State",
+]  # fmt: skip
 
 #: Octets of a request body that must arrive within each `body_timeout`.
 BODY_STRIDE = 16 * 1024
@@ -81,25 +87,36 @@ class State(IntEnum):
     LINGER = 4
 
 
+# Looked up once: a member of an enum costs as much as a call.
+IDLE: Final = State.IDLE
+HEAD: Final = State.HEAD
+BODY: Final = State.BODY
+OPAQUE: Final = State.OPAQUE
+LINGER: Final = State.LINGER
+
+
 class _FaultError(Exception):
     """Raised inside a parser callback, to stop the parser."""
 
 
-class Framing(HttpToolsProtocol):
-    """One connection's octets; `post` is bound by a subclass, as is what becomes of what was read."""
-
-    post: Post
+class Framing(Accepted):
+    """One connection's octets; a subclass says what becomes of what was read."""
 
     def __init__(
         self,
+        post: Post,
         config: Config,
         server_state: ServerState,
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
+        self.post = post
         self.peer = UNIX
-        self._state = State.IDLE
+        self.parser = request_parser(self)
+        self.url = b""
+        self.headers: Headers = []
+        self._state = IDLE
         self._fault: Rejection | None = None
         #: The request whose body is being received, and those of these octets that are not begun yet.
         self._receiving: Turn | None = None
@@ -149,16 +166,16 @@ class Framing(HttpToolsProtocol):
         """Parse; then, if all of it is well-formed, begin what it asks for (rule 1)."""
         if self._unfed:
             self._unfed += data
-        elif self._state is State.OPAQUE:
+        elif self._state is OPAQUE:
             self._opaque += data
-        elif self._state is not State.LINGER and self._fault is None:
+        elif self._state is not LINGER and self._fault is None:
             self._take(data)
 
     def refill(self) -> None:
         """Go on with what was left unparsed: others had their turn."""
         data, self._unfed = self._unfed, b""
         self._work = 0
-        if data and self._state is not State.LINGER and self._fault is None:
+        if data and self._state is not LINGER and self._fault is None:
             self._take(data)
 
     def _take(self, data: bytes) -> None:
@@ -172,9 +189,9 @@ class Framing(HttpToolsProtocol):
             if fault is not None:
                 self.refuse(fault)
                 return
-            if self._state is State.LINGER:
+            if self._state is LINGER:
                 return  # answered while it was read: what followed is discarded, and its time is short
-            if self._state is State.OPAQUE:
+            if self._state is OPAQUE:
                 self._opaque += data[at:]
                 at = end
             if at == end or len(self._begun) > BURST or self._work > WORK:
@@ -189,19 +206,19 @@ class Framing(HttpToolsProtocol):
         if self._dense:
             return DENSE_SLICE
         # How a body is framed shows with its first octets: the pieces of a chunked one are kept small.
-        return BODY_SLICE if self._state is State.BODY and self._octets and not self._chunked else SLICE
+        return BODY_SLICE if self._state is BODY and self._octets and not self._chunked else SLICE
 
     def _parse(self, data: bytes) -> Rejection | None:
         state = self._state
-        if state is State.IDLE:
-            self._state = State.HEAD
+        if state is IDLE:
+            self._state = HEAD
             self._raw = 0
             self._fresh = True
         self._heads = self._chunks = 0
         self._seen = self._octets
-        self._lines.feed(data, begins=state is State.IDLE)
+        self._lines.feed(data, begins=state is IDLE)
         fault = self._feed(data)
-        self._lines.rest(inside=self._state is State.HEAD)
+        self._lines.rest(inside=self._state is HEAD)
         size = len(data)
         self._work += 1 + self._chunks + (size >> 12)
         self._dense = self._chunks * DENSE > size
@@ -231,7 +248,7 @@ class Framing(HttpToolsProtocol):
                 except httptools.HttpParserUpgrade as upgrade:
                     rest = memoryview(rest)[upgrade.args[0] :]
                     if self._begun and self._begun[-1].opaque:
-                        self._state = State.OPAQUE
+                        self._state = OPAQUE
                         self._opaque = bytes(rest)
                         break
                     self._ignore_upgrade()
@@ -247,24 +264,22 @@ class Framing(HttpToolsProtocol):
         httptools ends such a request with its head, whatever body it announces. So the body is read by a parser that
         was told of its framing alone.
         """
-        reader = _BodyReader(self) if self._upgrading else self
-        parser = self.parser = httptools.HttpRequestParser(reader)
-        parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        reading = self.parser = request_parser(BodyReader(self) if self._upgrading else self)
         if self._upgrading:
             self._upgrading = False
             framing = b"".join(b"%b: %b\r\n" % field for field in self.headers if field[0] in _FRAMING)
-            parser.feed_data(b"POST / HTTP/1.1\r\n" + framing + b"\r\n")
+            reading.feed_data(b"POST / HTTP/1.1\r\n" + framing + b"\r\n")
 
     def _measure(self, before: State, size: int) -> Rejection | None:
         """Weigh what the parser has not told of: an unfinished line, or what stands between the pieces of a body."""
         limits = self.post.limits
-        if self._state is State.HEAD:
+        if self._state is HEAD:
             # Exact where one head is all there is; behind others in the same octets it is one read late.
-            if self._heads == 0 or (self._heads == 1 and before is State.IDLE):
+            if self._heads == 0 or (self._heads == 1 and before is IDLE):
                 self._raw += size
             if self._raw > limits.max_header_bytes:
                 return _LARGE_HEAD if self.headers else _LONG_TARGET
-        elif self._state is State.BODY and before is State.BODY and self._heads == 0:
+        elif self._state is BODY and before is BODY and self._heads == 0:
             beside = size - (self._octets - self._seen)
             if beside > 0:
                 self._raw += beside
@@ -278,7 +293,7 @@ class Framing(HttpToolsProtocol):
         """Begin a head."""
         self.url = b""
         self.headers = []
-        self._state = State.HEAD
+        self._state = HEAD
         self._upgrading = self._chunked = False
         self._fresh = True
         self._heads += 1
@@ -293,7 +308,7 @@ class Framing(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """Collect a field of the head; a trailer is only weighed (rule 2)."""
         weight = len(name) + len(value) + 4
-        if self._state is State.BODY:
+        if self._state is BODY:
             self._weigh(weight)
             return
         if value[-1:] in _BLANK:
@@ -307,20 +322,20 @@ class Framing(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Freeze the head; its request begins once everything received has parsed."""
-        parser = self.parser
-        version = parser.get_http_version()
-        method = parser.get_method()
+        reading = self.parser
+        version = reading.get_http_version()
+        method = reading.get_method()
         if version not in _VERSIONS:
             self._stop(_OLD if version == "0.9" else _VERSION)
         if not self._lines.read(method, self.url, version, self.headers):
             self._stop(_MALFORMED)
-        upgrade = parser.should_upgrade()
+        upgrade = reading.should_upgrade()
         if upgrade:
             self._upgrading = any(name in _FRAMING and value != b"0" for name, value in self.headers)
-        self._state = State.BODY
+        self._state = BODY
         self._octets = self._stride = self._raw = self._seen = 0
-        head = Head(method, self.url, self.headers, self.peer, self.scheme or "http", version, measured=True)
-        keep_alive = parser.should_keep_alive() and not self.post.draining
+        head = Head(method, self.url, self.headers, self.peer, self.scheme, version, measured=True)
+        keep_alive = reading.should_keep_alive() and not self.post.draining
         turn = self._receiving = self.turn(head, keep_alive=keep_alive, upgrade=upgrade)
         self._begun.append(turn)
         self._fresh = True
@@ -349,7 +364,7 @@ class Framing(HttpToolsProtocol):
         if self._upgrading:
             return  # its body has not been read yet
         self._pass_on()
-        self._state = State.IDLE
+        self._state = IDLE
         receiving, self._receiving = self._receiving, None
         if receiving is not None:
             receiving.body_end()
@@ -363,31 +378,3 @@ class Framing(HttpToolsProtocol):
     def _stop(self, fault: Rejection) -> None:
         self._fault = fault
         raise _FaultError
-
-
-class _BodyReader:
-    """What a parser tells of a body whose head another parser has read, and of everything after it."""
-
-    def __init__(self, connection: Framing) -> None:
-        self._connection = connection
-        self._headed = False
-        self.on_body = connection.on_body
-        self.on_chunk_header = connection.on_chunk_header
-        self.on_message_complete = connection.on_message_complete
-
-    def on_message_begin(self) -> None:
-        if self._headed:
-            self._connection.on_message_begin()
-
-    def on_url(self, url: bytes) -> None:
-        if self._headed:
-            self._connection.on_url(url)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if self._headed:
-            self._connection.on_header(name, value)
-
-    def on_headers_complete(self) -> None:
-        if self._headed:
-            self._connection.on_headers_complete()
-        self._headed = True

@@ -24,18 +24,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Any
-
-from uvicorn.config import Config
-from uvicorn.server import ServerState
+from typing import TYPE_CHECKING, Any
 
 from gateway.ports import Rejection
 from gateway.proxy.deadlines import Deadlines
 from gateway.proxy.ends import close_by_reset, hung_up
-from gateway.proxy.framing import WORK, State
+from gateway.proxy.framing import BODY, HEAD, IDLE, LINGER, OPAQUE, WORK
 from gateway.proxy.guest import Sparable
 from gateway.proxy.turn import Limits, Post, Turn
 from policies.units import SECOND, Micros
+
+if TYPE_CHECKING:
+    from uvicorn.config import Config
+    from uvicorn.server import ServerState
 
 __all__ = ["AHEAD", "HELD", "LAST_CALL_US", "LINGER_US", "STALL_US", "Guard", "Limits", "Post", "Turn"]
 
@@ -64,15 +65,16 @@ class Guard(Sparable):
 
     def __init__(
         self,
+        post: Post,
         config: Config,
         server_state: ServerState,
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        super().__init__(config, server_state, app_state, _loop)
-        if self.post.deadlines is None:
-            self.post.deadlines = Deadlines(self.loop)
-        self._deadlines = self.post.deadlines
+        super().__init__(post, config, server_state, app_state, _loop)
+        if post.deadlines is None:
+            post.deadlines = Deadlines(self.loop)
+        self._deadlines = post.deadlines
         self.deadline = 0.0
         self.filed = 0
         self._turn: Turn | None = None
@@ -86,14 +88,14 @@ class Guard(Sparable):
 
     # The connection
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # narrowed as by uvicorn
+    def connection_made(self, transport: asyncio.Transport) -> None:
         """Take a connection, unless there are enough of them."""
         super().connection_made(transport)
         if self._entered or self.enter(self.client[0] if self.client is not None else ""):
             self._within(self.post.limits.header_timeout_us)
         else:
             self.post.turned_away(self.peer)
-            self._state = State.LINGER
+            self._state = LINGER
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -110,25 +112,25 @@ class Guard(Sparable):
 
     def surrender(self) -> bytes:
         """Let go of the socket, which is another protocol's now; return what came for it."""
-        self.flow.resume_reading()
+        self.resume_reading()
         self.post.crowd.doubled(self)
         self.detach()
-        self._state = State.LINGER
+        self._state = LINGER
         self._turn = None
         return self._opaque
 
-    def eof_received(self) -> bool:  # type: ignore[override] # uvicorn's lets the transport close
+    def eof_received(self) -> bool:
         """Keep our side open while an answer is owed (rule 4)."""
         self._half_closed = True
         receiving = self._receiving
-        if self._state in (State.LINGER, State.OPAQUE) or self.scheme == "https":
+        if self._state in (LINGER, OPAQUE) or self.scheme == "https":
             # Under TLS there is no half: asyncio closes both directions.
             return False
         if receiving is not None and receiving not in self._queue:
             # A body that was cut short: whoever sent it left, and the request is not whole.
             self._leave()
             return False
-        if self._state is State.HEAD or receiving is not None:
+        if self._state is HEAD or receiving is not None:
             self.refuse(_PARTIAL)
             return True
         if self._turn is None and not self._queue and self._fault is None:
@@ -140,7 +142,7 @@ class Guard(Sparable):
 
     def _look(self, waited: float) -> None:
         """See whether the half-closed caller has answered by a reset: a loop that does not read is not told."""
-        if self.transport.is_closing() or self._state is State.LINGER:
+        if self.transport.is_closing() or self._state is LINGER:
             return
         if hung_up(self.transport):
             self._leave()
@@ -154,13 +156,13 @@ class Guard(Sparable):
         turn, self._turn = self._turn, None
         self._receiving = None
         self._queue.clear()
-        self._state = State.LINGER
+        self._state = LINGER
         if turn is not None:
             turn.gone()
 
     def shutdown(self) -> None:
         """Answer what is under way or on its way, and take nothing more: the server stops."""
-        if self._state is State.IDLE and self._turn is None and not self._queue:
+        if self._state is IDLE and self._turn is None and not self._queue:
             self._within(LAST_CALL_US)
 
     def stop(self) -> bool:
@@ -181,7 +183,7 @@ class Guard(Sparable):
         self._untaken = self.transport.get_write_buffer_size()
         self._stalled_at = self.loop.time() + STALL_US / SECOND
         self.regulate()
-        if self._state is not State.BODY:
+        if self._state is not BODY:
             self._within(STALL_US)
 
     def resume_writing(self) -> None:
@@ -200,19 +202,19 @@ class Guard(Sparable):
 
     def on_deadline(self, now: float) -> None:
         """End what is late, with an answer where somebody waits for one."""
-        if self._state is State.LINGER:
+        if self._state is LINGER:
             self._cut()
         elif self.transport.is_closing():
             pass
         elif self._is_gone(now):
             self._leave()
             self.transport.abort()
-        elif self.flow.read_paused or self._half_closed or (self._stalled_at and self._state is not State.BODY):
+        elif self.read_paused or self._half_closed or (self._stalled_at and self._state is not BODY):
             self._within(LOOK_US)
-        elif self._state is State.HEAD:
+        elif self._state is HEAD:
             # What never began is not told that it was too slow.
             self.refuse(_SLOW_HEAD)
-        elif self._state is State.BODY and self._receiving is not None:
+        elif self._state is BODY and self._receiving is not None:
             self._turn_back(_SLOW_BODY)
         elif self._turn is None and not self._queue:
             self._close()
@@ -226,7 +228,7 @@ class Guard(Sparable):
                 self._stalled_at = now + STALL_US / SECOND
             elif now >= self._stalled_at:
                 return True
-        return self.flow.read_paused and hung_up(self.transport)
+        return self.read_paused and hung_up(self.transport)
 
     def _cut(self) -> None:
         """Cut a lingering connection, unless the caller is still taking its answer."""
@@ -241,7 +243,7 @@ class Guard(Sparable):
 
     def received(self) -> None:
         """Keep the time, and begin what came (framing, rule 1)."""
-        if self._fresh and self._state is not State.IDLE:
+        if self._fresh and self._state is not IDLE:
             self._expect()
         if self._begun:
             self._queue.extend(self._begun)
@@ -250,7 +252,7 @@ class Guard(Sparable):
 
     def advance(self) -> None:
         """Begin the next request if none is under way; answer a fault once all before it are answered."""
-        while self._turn is None and self._queue and not self.flow.write_paused and self._state is not State.LINGER:
+        while self._turn is None and self._queue and not self.write_paused and self._state is not LINGER:
             self._turn = self._queue.popleft()
             self._turn.begin()
         if self._turn is None and not self._queue and self._fault is not None:
@@ -284,7 +286,7 @@ class Guard(Sparable):
         if turn is self._turn:
             self._turn = None
         self._queue.clear()
-        self._state = State.LINGER
+        self._state = LINGER
         if reset:
             close_by_reset(self.transport)
         self.transport.abort()
@@ -295,25 +297,25 @@ class Guard(Sparable):
 
     def regulate(self) -> None:
         """Read on, or not (rule 5)."""
-        if self._state is State.LINGER or self.transport.is_closing():
+        if self._state is LINGER or self.transport.is_closing():
             return
         receiving = self._receiving
         held = sum([turn.held for turn in self._queue if turn is not receiving]) if self._queue else 0
         held += receiving.held if receiving is not None else 0
-        full = held > HELD or len(self._queue) >= AHEAD or self._state is State.OPAQUE
-        full |= self.flow.write_paused and receiving is None
+        full = held > HELD or len(self._queue) >= AHEAD or self._state is OPAQUE
+        full |= self.write_paused and receiving is None
         if full or self._unfed or self._work > WORK:
-            reads = self._yielding or not self.flow.read_paused
+            reads = self._yielding or not self.read_paused
             if full and reads:
                 self._within(LOOK_US)
             self._yielding = reads and not full
-            self.flow.pause_reading()
+            self.pause_reading()
             if not (full or self._going):
                 # Not now: whoever calls may be in the middle of what came before, and others wait.
                 self._going = True
                 self.loop.call_soon(self._go_on)
-        elif self.flow.read_paused:
-            self.flow.resume_reading()
+        elif self.read_paused:
+            self.resume_reading()
             if not self._yielding:
                 self._expect()
 
@@ -327,20 +329,20 @@ class Guard(Sparable):
     def _expect(self) -> None:
         """Give what is being received its time anew."""
         limits = self.post.limits
-        if self.flow.read_paused:
+        if self.read_paused:
             self._within(LOOK_US)
-        elif self._state is State.IDLE:
+        elif self._state is IDLE:
             self.rest()
         else:
-            self._within(limits.header_timeout_us if self._state is State.HEAD else limits.body_timeout_us)
+            self._within(limits.header_timeout_us if self._state is HEAD else limits.body_timeout_us)
 
     def rest(self) -> None:
         """Keep the time while nothing is being received; with nothing under way either, the connection is idle."""
-        if self._state is not State.IDLE:
+        if self._state is not IDLE:
             return
         if self._turn is None and not self._queue and not self._begun:
             self._within(LAST_CALL_US if self.post.draining else self.post.limits.keepalive_timeout_us)
-        elif not (self.flow.read_paused or self._stalled_at or self._half_closed):
+        elif not (self.read_paused or self._stalled_at or self._half_closed):
             self._deadlines.clear(self)
 
     # Ways out
@@ -355,7 +357,7 @@ class Guard(Sparable):
             return
         self._fault = fault
         self._receiving = None
-        self._state = State.IDLE
+        self._state = IDLE
         self._deadlines.clear(self)
         self.advance()
 
@@ -363,7 +365,7 @@ class Guard(Sparable):
         """End the request that is being received; its answer, if it still gets one, closes."""
         receiving, self._receiving = self._receiving, None
         self._fault = fault
-        self._state = State.IDLE
+        self._state = IDLE
         self._deadlines.clear(self)
         if receiving is None or (receiving is not self._turn and receiving not in self._queue):
             self._close()
@@ -371,13 +373,13 @@ class Guard(Sparable):
             receiving.turn_back(fault)
 
     def _answer(self, fault: Rejection) -> None:
-        if self._state is not State.LINGER:
+        if self._state is not LINGER:
             self.transport.write(self.post.faulty(fault, self.peer).wire())
             self._linger()
 
     def _close(self) -> None:
         """Close both sides once what was written is taken, or cut them."""
-        self._state = State.LINGER
+        self._state = LINGER
         self._receiving = None
         if not self.transport.is_closing():
             self._within(LINGER_US)
@@ -388,8 +390,8 @@ class Guard(Sparable):
         if self._half_closed or self.transport.is_closing() or not self.transport.can_write_eof():
             self._close()
             return
-        self._state = State.LINGER
+        self._state = LINGER
         self._receiving = None
         self.transport.write_eof()
-        self.flow.resume_reading()
+        self.resume_reading()
         self._within(LINGER_US)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from gateway.proxy.framing import Framing, State
+from gateway.proxy.framing import HEAD, IDLE, LINGER, Framing
 from gateway.proxy.turn import Turn
 from policies.units import SECOND
 
@@ -48,22 +48,22 @@ class Sparable(Framing):
             return self._entered
         if self._turn is not None or self._queue or self._begun or self._receiving is not None or not self.deadline:
             return 0.0
-        if self._state not in (State.IDLE, State.HEAD) or self._fault is not None or self._unfed:
+        if self._state not in (IDLE, HEAD) or self._fault is not None or self._unfed:
             return 0.0
-        if self.flow.read_paused or self.flow.write_paused:
+        if self.read_paused or self.write_paused:
             return 0.0
         limits = self.post.limits
-        idle = self.served and self._state is State.IDLE
+        idle = self.served and self._state is IDLE
         return self.deadline - (limits.keepalive_timeout_us if idle else limits.header_timeout_us) / SECOND
 
     def shed(self) -> None:
         """Close it unanswered: its place is needed."""
         if self._is_made():
-            self._state = State.LINGER
+            self._state = LINGER
             self.transport.abort()
         elif self.break_off is not None:
             self.break_off()
 
     def _is_made(self) -> bool:
-        made: object = self.transport  # as uvicorn's protocols begin, it is None
+        made: object = self.transport
         return made is not None

@@ -5,7 +5,10 @@ Here a connection meets the house; what a request becomes is a `Passage`.
 
 from __future__ import annotations
 
-from typing import ClassVar
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from gateway.ports import Rejection
 from gateway.proxy.answer import Answer, Asked
@@ -16,6 +19,10 @@ from gateway.proxy.parse import Head
 from gateway.proxy.passage import Passage
 from gateway.proxy.upgrade import HandOver, asks, malformed
 from policies.request import RequestFacts
+
+if TYPE_CHECKING:
+    from uvicorn.config import Config
+    from uvicorn.server import ServerState
 
 __all__ = ["Door", "Lane", "lane"]
 
@@ -50,15 +57,24 @@ class Door:
         return self.front.parser.trusts(peer)
 
 
-def lane(door: Door) -> type[Lane]:
-    """Return the protocol class of one listener, for uvicorn's `http`."""
-    return type("Lane", (Lane,), {"door": door, "post": door.post})
+def lane(door: Door) -> Callable[..., Lane]:
+    """Return what makes the connections of one listener, for uvicorn's `http`."""
+    return partial(Lane, door)
 
 
 class Lane(Guard):
     """One connection."""
 
-    door: ClassVar[Door]
+    def __init__(
+        self,
+        door: Door,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(door.post, config, server_state, app_state, _loop)
+        self.door = door
 
     def turn(self, head: Head, *, keep_alive: bool, upgrade: bool) -> Turn:
         """Return the passage of a request, or of a WebSocket handshake the handing over of the connection."""

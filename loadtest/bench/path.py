@@ -102,8 +102,7 @@ class _Path:
         self.caller = _Socket(peer=("127.0.0.1", 40_000))
         config = uvicorn.Config(gateway.endpoint, log_config=None, access_log=False)
         config.load()
-        protocol: type[Lane] = lane(gateway.door)
-        self._lane = protocol(config, ServerState(), {})
+        self._lane: Lane = lane(gateway.door)(config, ServerState(), {})
         self._lane.connection_made(self.caller)
         self._socket = _Socket()
         self._upstream = _dialled(gateway._upstreams[None], self._socket)  # noqa: SLF001 - a socket that is none

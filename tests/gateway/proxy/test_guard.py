@@ -146,9 +146,9 @@ async def test_reading_pauses_when_enough_waits(tmp_path: Path, origin: Origin) 
             await caller.send(request("POST", "/", token=T, body=b"x" * 10_000))
             await asyncio.sleep(0.002)
         (one,) = connections(gateway)
-        assert one.flow.read_paused
+        assert one.read_paused
         assert [(await caller.response()).status for _ in range(AHEAD + 5)] == [200] * (AHEAD + 5)
-        assert not one.flow.read_paused
+        assert not one.read_paused
 
 
 @on_both_loops
@@ -160,7 +160,7 @@ async def test_answers_that_nobody_takes_stop_the_next_request(tmp_path: Path, o
         sending = asyncio.create_task(caller.send(request(token=T) * count, split=4000))
         await until(lambda: bool(connections(gateway)))
         (one,) = connections(gateway)
-        await until(lambda: one.flow.write_paused and one.flow.read_paused, 20)
+        await until(lambda: one.write_paused and one.read_paused, 20)
         await asyncio.sleep(0.3)
         assert one.transport.get_write_buffer_size() < 1_000_000
         assert len(gateway.books.settled) < count
@@ -282,7 +282,7 @@ async def test_reset_is_noticed_while_nothing_is_read(tmp_path: Path, origin: Or
         sending = asyncio.create_task(caller.send(b"x" * 30_000_000, split=100_000))
         await until(lambda: len(origin.seen) == 1)
         (one,) = connections(gateway)
-        await until(lambda: one.flow.read_paused, 10)
+        await until(lambda: one.read_paused, 10)
         caller.reset()
         await gateway.settled(1, within=2.0)
         assert gateway.books.ends == [("aborted", 0, "")]

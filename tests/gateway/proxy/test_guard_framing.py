@@ -161,16 +161,16 @@ async def test_one_turn_of_the_loop_is_shared(tmp_path: Path, origin: Origin) ->
         await until(lambda: guard._receiving is not None)
         size = 0
         for octets, body, most in ((chunk * 1_000, 32_000, 1), (plain, 65_536, 40)):
-            await until(lambda: not guard.flow.read_paused)
+            await until(lambda: not guard.read_paused)
             reads = 0
-            while not guard.flow.read_paused and reads <= most:
+            while not guard.read_paused and reads <= most:
                 guard.data_received(octets)
                 reads += 1
             assert reads <= most
             assert guard._work <= WORK + SLICE // len(chunk) + 2
             size += reads * body
         turns = 0
-        while guard.flow.read_paused:
+        while guard.read_paused:
             turns += 1
             await asyncio.sleep(0)
         assert turns
