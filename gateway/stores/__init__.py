@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from gateway.stores.guard import GuardedStore
 from gateway.stores.memory import Backstop, MemoryStore
 from policies.policy import PolicySet
 from policies.units import Micros
@@ -12,12 +12,17 @@ from policies.units import Micros
 if TYPE_CHECKING:
     # The simulator and the bench use a store without any configuration file, so without its parser.
     from gateway.config import Settings
+    from gateway.stores.process import SharedStore
 
 __all__ = ["open_store"]
 
 
 def open_store(
-    settings: Settings, policies: PolicySet, now: Micros, backstop: Backstop | None = None
-) -> MemoryStore | GuardedStore:
-    """Return the store of `settings`; `backstop` replaces the fair shares."""
-    return MemoryStore(policies, settings.store.max_keys, now, backstop)
+    settings: Settings, policies: PolicySet, now: Callable[[], Micros], backstop: Backstop | None = None
+) -> MemoryStore | SharedStore:
+    """Return the store of `settings`, a shared one to be started and stopped; `backstop` replaces the fair shares."""
+    if settings.store.url == "memory:":
+        return MemoryStore(policies, settings.store.max_keys, now(), backstop)
+    from gateway.stores.process import SharedStore  # noqa: PLC0415 - with the parser of configuration files
+
+    return SharedStore(settings.store, policies, now, backstop)

@@ -22,8 +22,8 @@ def test_store_shares_fairly_unless_given_another_backstop(tmp_path: Path) -> No
     path = tmp_path / "gateway.toml"
     path.write_text(MINIMAL, encoding="utf-8")
     loaded = load(path, {})
-    store = open_store(loaded.settings, loaded.policies, EPOCH)
+    store = open_store(loaded.settings, loaded.policies, lambda: EPOCH)
     assert isinstance(store, MemoryStore)
     assert isinstance(store.backstop, Shares)
     plain = PlainBackstop(1.0, 1.0, CLASSES, 1.0, EPOCH)
-    assert open_store(loaded.settings, loaded.policies, EPOCH, plain).backstop is plain
+    assert open_store(loaded.settings, loaded.policies, lambda: EPOCH, plain).backstop is plain

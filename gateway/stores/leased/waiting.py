@@ -13,6 +13,7 @@ Rules
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
@@ -20,7 +21,7 @@ from typing import Protocol
 from policies.charge import Plan
 from policies.units import SECOND, Micros
 
-__all__ = ["Desk", "Timer", "Turns", "Waiter"]
+__all__ = ["Desk", "LoopTurns", "Timer", "Turns", "Waiter"]
 
 #: Waiters resumed before the loop has its turn.
 AT_ONCE = 16
@@ -44,6 +45,23 @@ class Turns(Protocol):
     def call_later(self, delay: float, callback: Callable[[], object], /) -> Timer:
         """Call in `delay` seconds."""
         ...
+
+
+class LoopTurns:
+    """The loop of the data plane, which is not there yet when a store is opened; without one nothing is called."""
+
+    def __init__(self) -> None:
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    def call_soon(self, callback: Callable[[], object], /) -> object:
+        """Call in the next turn."""
+        return None if self.loop is None else self.loop.call_soon(callback)
+
+    def call_later(self, delay: float, callback: Callable[[], object], /) -> Timer:
+        """Call in `delay` seconds."""
+        if self.loop is None:
+            raise RuntimeError("nobody can wait for the store before it was started")
+        return self.loop.call_later(delay, callback)
 
 
 class Waiter:

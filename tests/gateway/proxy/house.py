@@ -221,7 +221,7 @@ class House:
         self.upstream = ScriptedUpstream()
         self.named = {name: ScriptedUpstream() for name in loaded.settings.upstreams}
         self.forwarders: list[str] = []
-        self.store = open_store(loaded.settings, loaded.policies, self.clock.now())
+        self.store = open_store(loaded.settings, loaded.policies, self.clock.now)
         resolver = build_resolver(loaded.settings, self.clock)
         self.pipeline = Pipeline(loaded.policies, resolver, self.store, self.books, self.clock, random)
         self.policies = loaded.policies
