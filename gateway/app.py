@@ -39,7 +39,7 @@ from gateway.proxy.websocket import Sockets
 from gateway.stores import open_store
 from gateway.stores.acts import Acts
 from gateway.stores.guard import GuardedStore
-from gateway.stores.memory import Backstop
+from gateway.stores.memory import Backstop, MemoryStore
 from gateway.stores.usage import PolicyUse
 from gateway.telemetry import Telemetry
 from policies.kernels.fairshare import Shares
@@ -67,7 +67,7 @@ class Gateway:
         self._clock = clock = Clock()
         self.settings = settings
         self.telemetry = Telemetry(settings, policies, clock)
-        self.store = open_store(settings, policies, clock.now(), backstop)
+        self.store = open_store(settings, policies, clock.now, backstop)
         self.identity = Identity(settings, clock)
         self.acts = Acts(settings.store.path, clock)
         self.history = History(
@@ -136,6 +136,8 @@ class Gateway:
         self.acts.poll()
         self._follow_acts()
         self.telemetry.start()
+        if not isinstance(self.store, MemoryStore):
+            await self.store.start()
         await self.identity.start()
         self.health.started = True
 
@@ -216,6 +218,8 @@ class Gateway:
             upstream.abort()
         for upstream in self._upstreams.values():
             await upstream.wait_closed()
+        if not isinstance(self.store, MemoryStore):
+            await self.store.stop()
         self.identity.stop()
         self._note_use()
         self.dashboard.stop()
