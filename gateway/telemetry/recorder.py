@@ -32,7 +32,11 @@ from policies.request import REJECTED, Class, Kind
 from policies.units import SECOND, Micros
 from policies.verdict import OWN_LIMITS, Outcome, Reason, reason_of
 
-__all__ = ["Telemetry"]
+__all__ = ["OWN", "SCOPES", "Telemetry"]
+
+#: This instance alone, and all that share its store.
+OWN = "self"
+SCOPES = ("fleet", OWN)
 
 _LOG = logging.getLogger("evenhand.telemetry")
 _PROVEN = frozenset({Kind.USER, Kind.JOB})
@@ -73,6 +77,10 @@ class Telemetry:
         self.tenants = Tenants(self._ledger, section.top_tenants, clock)
         #: The figures to be shown: those of the fleet where processes share a store (`fleet.py`), else the same.
         self.shown = self.tenants if settings.store.url == "memory:" else _shared(settings, policies, clock)
+        #: What `shown` is of: `fleet`, or `local` while others cannot be heard; empty where there are none.
+        self.scope: Callable[[], str] = str
+        #: How each living instance stands, this one first; nothing where there is no fleet.
+        self.instances: Callable[[], list[dict[str, object]]] = list
         self.metrics = Metrics(
             self.tenants,
             self.shown,
@@ -96,7 +104,7 @@ class Telemetry:
         self.summarises = True
         self._summarised = clock.now() // _SUMMARY
         self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._keeper: threading.Thread | None = None
 
     def reload(self, settings: Settings, policies: PolicySet) -> None:
         """Take over another configuration; nothing that was counted is forgotten. The log stays where it is."""
@@ -107,6 +115,10 @@ class Telemetry:
         if self.log is not None:
             self.log.policies = policies
             self.log.sample = settings.telemetry.admit_sample
+
+    def figures(self, scope: str = "") -> tuple[Tenants, str]:
+        """Return the figures that were asked for, and what they are of: those to be shown, or with OWN one's own."""
+        return (self.tenants, OWN) if scope == OWN else (self.shown, self.scope())
 
     def now(self) -> Micros:
         """Return the time by which slots are cut."""
@@ -197,22 +209,26 @@ class Telemetry:
             f"in shadow, {count} requests would have been answered 401 by now: {code}"
             for code, count in self.would_reject.copy().items()
         ]
-        if self.log is not None and self.log.sink.dropped:
-            found.append(f"the decision log lost {self.log.sink.dropped} lines {self.log.sink.fault}".rstrip())
-        return found
+        return [*found, *self.log_warnings()]
+
+    def log_warnings(self) -> list[str]:
+        """Return what an operator should know of the decision log."""
+        if self.log is None or not self.log.sink.dropped:
+            return []
+        return [f"the decision log lost {self.log.sink.dropped} lines {self.log.sink.fault}".rstrip()]
 
     def start(self) -> None:
         """Begin to keep the windows and to write the log."""
         if self.log is not None:
             self.log.sink.start()
-        self._thread = threading.Thread(target=self._run, name="evenhand-telemetry", daemon=True)
-        self._thread.start()
+        self._keeper = threading.Thread(target=self._run, name="evenhand-telemetry", daemon=True)
+        self._keeper.start()
 
     def stop(self) -> None:
         """Write what is left, within a second, and end."""
         self._stopping.set()
-        if self._thread is not None:
-            self._thread.join()
+        if self._keeper is not None:
+            self._keeper.join()
         if self.log is not None:
             self.log.sink.stop()
 
