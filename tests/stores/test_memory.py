@@ -17,12 +17,12 @@ from policies.kernels.plain import PlainBackstop, PlainRefusal
 from policies.policy import PolicySet
 from policies.units import SECOND, Micros
 from tests.policies.documents import CLASSES, policy_set, quota
-from tests.stores.contract import EPOCH, PLANS, StoreContract, charge, plan
+from tests.stores.contract import EPOCH, PLANS, ExactContract, charge, plan
 
 __all__: list[str] = []
 
 
-class TestMemory(StoreContract):
+class TestMemory(ExactContract):
     """The contract, on the memory store."""
 
     def open(self, policies: PolicySet, now: Micros) -> Store:
@@ -30,7 +30,7 @@ class TestMemory(StoreContract):
         return MemoryStore(policies, 1000, now)
 
 
-class TestMemoryOnPlainBackstop(StoreContract):
+class TestMemoryOnPlainBackstop(ExactContract):
     """The contract, on the memory store with one bucket for all tenants."""
 
     def open(self, policies: PolicySet, now: Micros) -> Store:

@@ -170,9 +170,12 @@ class Pocket:
         dearest = {False: 0.0, True: 0.0} if self.waiters else {False: high.short, True: low.short}
         for charge, waiter in self.waiters:
             if waiter is None or not waiter.over:
-                waits[charge.low] += charge.cost
+                # What nobody waits for was let through: the pocket owes it.
+                waits[charge.low] += 0.0 if waiter is None else charge.cost
                 dearest[charge.low] = max(dearest[charge.low], charge.cost)
         high.short = low.short = 0.0
+        if not self.waiters:
+            waits = dearest
         wanted = [self._wanted(side, waits[side is low], dearest[side is low]) for side in (high, low)]
         back, self.back = self.back, 0.0
         spent, self.spent = self.spent, 0.0
@@ -186,8 +189,7 @@ class Pocket:
         """Return how much to ask for one side, and the dearest cost that has to be in it."""
         most = self.most(side)
         ahead = max(side.target(most), side.whole(min(side.asked, most)))
-        need = max(0.0, max(waits, dearest) - side.units)
-        return max(0.0, max(waits, dearest) + ahead - side.units), min(dearest, need)
+        return max(0.0, waits + ahead - side.units), min(dearest, max(0.0, waits - side.units))
 
     def most(self, side: Side) -> RequestUnits:
         """Return how much may be held ahead of demand."""

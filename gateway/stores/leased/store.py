@@ -201,6 +201,7 @@ class LeasedStore:
         """
         get = self._pockets.get
         refused: list[Refusal] = []
+        unknown: list[Refusal] = []
         for charge in plan.own:
             pocket = get(charge.bucket)
             if pocket is None or pocket.burst != charge.burst or pocket.rate_us != charge.rate_us:
@@ -214,27 +215,27 @@ class LeasedStore:
             side.asked += charge.cost
             left = units + side.rest + pocket.rate_us * (now - pocket.at)
             if units < charge.cost:
-                refused.append(self._refusal(pocket, charge, now))
-                left = min(left, charge.cost)
+                wait = self._refusal(pocket, charge, now)
+                (refused if wait else unknown).append(Refusal(charge.limit, wait or ROUND))
             found.append(pocket)
             tokens.append(left if left < pocket.burst else pocket.burst)  # noqa: FURB136 - min() is a call
         for seat in plan.seats:
             place = self._places.get(seat.holder) or self._table.place(seat)
             if not place.free(now):
-                refused.append(Refusal("concurrency", SEAT_WAIT_US, seat.whose))
-        refused += [Refusal(hold.limit, hold.until_us - now) for hold in plan.holds if now < hold.until_us]
-        return refused
+                (refused if place.full(now) else unknown).append(Refusal("concurrency", SEAT_WAIT_US, seat.whose))
+        if plan.holds:
+            refused += [Refusal(hold.limit, hold.until_us - now) for hold in plan.holds if now < hold.until_us]
+        return refused or unknown
 
-    def _refusal(self, pocket: Pocket, charge: Charge, now: Micros) -> Refusal:
-        """Return why a pocket does not cover a charge, and have the next round know of it."""
+    def _refusal(self, pocket: Pocket, charge: Charge, now: Micros) -> Micros:
+        """Return the wait of a charge that a pocket does not cover, 0 if unknown, and have the next round know of it."""
         side = pocket.low if charge.low else pocket.high
         side.cost = charge.cost
-        side.short = max(side.short, charge.cost)
         wait = pocket.known(charge, now)
         if wait:
-            return Refusal(charge.limit, wait)
-        self._asking.look_after(pocket)
-        return Refusal(charge.limit, ROUND)
+            side.short = max(side.short, charge.cost)
+            self._asking.look_after(pocket)
+        return wait
 
     def _shadow(self, plan: Plan, now: Micros) -> tuple[Refusal, ...]:
         """Ask the shadow charges, each for itself, and return those that would have refused."""
