@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from starlette.applications import Starlette
@@ -238,8 +238,12 @@ class Gateway:
             shares if isinstance(shares, Shares) else None,
             self._clock,
             history=self.history,
-            token=bool(self.settings.server.admin_token.get_secret_value()),
+            offers=[name for name, there in self._offers() if there],
         )
+
+    def _offers(self) -> Iterable[tuple[str, bool]]:
+        yield "token", bool(self.settings.server.admin_token.get_secret_value())
+        yield "postures", self.settings.store.url != "memory:"
 
     def _follow_acts(self) -> None:
         """Decide by the acts as they are now, if they changed."""

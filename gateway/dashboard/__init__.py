@@ -12,7 +12,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import orjson
@@ -25,6 +25,7 @@ from gateway.clock import Clock
 from gateway.dashboard.assets import asset_routes
 from gateway.dashboard.band import Band
 from gateway.dashboard.past import SPANS, Past
+from gateway.dashboard.peaks import Peaks
 from gateway.dashboard.recent import EVERY, Recent
 from gateway.dashboard.stream import Stream
 from gateway.dashboard.view import View
@@ -43,7 +44,10 @@ _HOUR: Micros = 3600 * SECOND
 
 
 class Dashboard:
-    """The routes, and what they are fed from. `ready` is what `/readyz` says, `act_ids` acts by what they made."""
+    """The routes, and what they are fed from. `ready` is what `/readyz` says, `act_ids` acts by what they made.
+
+    `offers` says what else can be done on the page: log out (`token`), set the posture (`postures`).
+    """
 
     def __init__(
         self,
@@ -55,7 +59,7 @@ class Dashboard:
         clock: Clock,
         *,
         history: History | None = None,
-        token: bool = False,
+        offers: Collection[str] = (),
     ) -> None:
         self._telemetry = telemetry
         self._clock = clock
@@ -64,18 +68,20 @@ class Dashboard:
         self._view = View(telemetry, self._recent, Band(ready, policies, act_ids, clock), policies, shares, clock)
         self._stream = Stream(self._view)
         self._sampled: Micros = 0
-        self._token = token
+        self._offers = offers
         self._past = Past(history, clock)
+        self._peaks = Peaks(history, clock)
         telemetry.tenants.followers.append(self._recent.add)
         telemetry.each_second.append(self._sample)
 
     def routes(self) -> list[Route]:
         """Return the page, its assets, the stream, and what the page asks for beside it."""
         return [
-            *asset_routes(token=self._token),
+            *asset_routes(self._offers),
             Route("/api/stream", self._stream.open),
             Route("/dashboard/head", self.head),
             Route("/dashboard/tenants/{id:path}", self.tenant),
+            Route("/dashboard/peaks/{id:path}", self.peaks),
         ]
 
     def stop(self) -> None:
@@ -115,6 +121,14 @@ class Dashboard:
             for one in self._telemetry.last_refusals.of(name)
         ]
         return _json({"points": points, "last": last, "explain": self._past.explain(self._policies(), name)})
+
+    def peaks(self, request: Request) -> Response:
+        """Answer with what one of a tenant's keys, or with `credential` empty all together, reached day by day."""
+        id, credential = request.path_params["id"], request.query_params.get("credential", "")
+        try:
+            return _json(self._peaks.of(self._policies(), id, credential))
+        except GatewayError as error:
+            raise HTTPException(503, str(error)) from error
 
     def _sample(self, now: Micros) -> None:
         if now - self._sampled >= EVERY:

@@ -95,13 +95,7 @@ export function askRaise(tenant, credential = null) {
   });
 }
 
-// What is answered while the shared store does not: for everything, or for one route. Not offered where limits are kept
-// in the gateway itself, since nothing is ever answered without them then.
-export async function offerPosture(button) {
-  const said = await fetch("/api/posture", { headers: { accept: "application/json" } }).then((answer) => answer.ok ? answer.json() : {}).catch(() => ({}));
-  button.hidden = !said.store;
-}
-
+// What is answered while the shared store does not: for everything, or for one route.
 export async function askPosture() {
   const now = await send("GET", "/api/posture");
   const kinds = [["safe-capacity", "Safe capacity: a part of every limit"], ["open", "Open: let everything through"],

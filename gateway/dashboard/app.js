@@ -1,6 +1,6 @@
 // Where the page is (the address says it, so every view can be sent to somebody), and the stream that feeds it.
 
-import { askPause, askPosture, askReload, offerPosture, toast } from "./acts.js";
+import { askPause, askPosture, askReload, toast } from "./acts.js";
 import { Headline } from "./chart.js";
 import { SECONDS, WINDOWS, el, visible } from "./format.js";
 import { List, PAGE } from "./list.js";
@@ -161,7 +161,7 @@ $("search").addEventListener("input", () => {
 $("pause-batch").addEventListener("click", () => askPause({ class: "batch" }));
 $("reload").addEventListener("click", askReload);
 $("posture").addEventListener("click", () => askPosture().catch((error) => toast(visible(error.message), true)));
-offerPosture($("posture"));
+$("posture").hidden = document.documentElement.dataset.postures !== "yes";
 $("theme").addEventListener("click", () => theme(dark() ? "light" : "dark"));
 $("leave").hidden = document.documentElement.dataset.token !== "yes";
 addEventListener("hashchange", go);

@@ -10,6 +10,7 @@ Rules
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection
 from pathlib import Path
 
 from starlette.requests import Request
@@ -56,11 +57,14 @@ class _Asset:
         return Response(self._content, 200, self._headers)
 
 
-def asset_routes(*, token: bool) -> list[Route]:
-    """Return the page at `/` and its files under `/assets/`; `token` says that there is a log-out."""
+def asset_routes(offers: Collection[str] = ()) -> list[Route]:
+    """Return the page at `/` and its files under `/assets/`.
+
+    `offers` may hold `token`, which says that there is a log-out, and `postures`, for a store which can be lost.
+    """
     page = (_HERE / "index.html").read_bytes()
-    if not token:
-        page = page.replace(b'data-token="yes"', b'data-token="no"')
+    for name in {"token", "postures"}.difference(offers):
+        page = page.replace(b'data-%b="yes"' % name.encode(), b'data-%b="no"' % name.encode())
     return [
         Route("/", _Asset("index.html", page).serve),
         *(Route(f"/assets/{name}", _Asset(name, (_HERE / name).read_bytes()).serve) for name in FILES),

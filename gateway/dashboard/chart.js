@@ -101,6 +101,35 @@ export class Headline {
   }
 }
 
+// What a key reached day by day, and the quota that it had: a number is judged by its distance to the line.
+export class Peaks {
+  constructor(host) { this.chart = new Plot(host, 190); }
+
+  // `days`: {at (ms), peak, offered, censored}; `quota`: [at (ms), per second], each until the next.
+  draw(days, quota) {
+    const times = [...new Set([...days.map((day) => day.at), ...quota.map(([at]) => at)])].sort((a, b) => a - b);
+    const of = new Map(days.map((day) => [day.at, day]));
+    const steps = [];
+    let index = 0, now = null;
+    for (const at of times) {
+      while (index < quota.length && quota[index][0] <= at) now = quota[index++][1];
+      steps.push(now);
+    }
+    const column = (name) => times.map((at) => of.get(at)?.[name] ?? null);
+    const held = times.map((at) => (of.get(at)?.censored ? of.get(at).peak : null));
+    const line = (label, stroke, dash, width, more = {}) => ({ label, stroke: style(stroke), dash, width, spanGaps: true, points: { show: days.length < 40, size: 5 }, ...more });
+    this.chart.draw({
+      scales: { x: { time: true }, y: { range: (_, low, high) => [0, (high || 1) * 1.08] } },
+      series: [{}, line("offered", "--dim", [3, 3], 1.5), line("peak", "--blue", [], 2),
+        line("held", "--orange", [], 0, { paths: () => null, points: { show: true, size: 9 } }),
+        line("quota", "--violet", [], 2, { paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } })],
+      axes: axes("/s"),
+      cursor: { drag: { x: false, y: false } },
+    }, [times.map((at) => at / 1000), column("offered"), column("peak"), held, steps]);
+    return [["offered (highest 10 s)", "dim"], ["admitted (highest 10 s)", "blue"], ["held back that day", "orange"], ["quota", "violet"]];
+  }
+}
+
 const DASHES = [[], [6, 3], [2, 3], [10, 3, 2, 3]];
 
 export class Refusals {

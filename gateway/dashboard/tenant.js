@@ -1,7 +1,7 @@
 // One tenant's day: keys and quotas, refusals over time and by limit, the last ones with their request ids, and why.
 
 import { askPause, askRaise } from "./acts.js";
-import { Refusals } from "./chart.js";
+import { Peaks, Refusals } from "./chart.js";
 import { SECONDS, bdi, clock, el, grade, number, percent, rate, refusals, spoken, visible, wait } from "./format.js";
 
 const button = (text, act, cls = "") => el("button", { type: "button", class: cls, on: { click: act } }, text);
@@ -31,11 +31,37 @@ export class Tenant {
     this.rest = el("div", {});
     const title = el("h1", { tabindex: "-1" }, bdi(id));
     this.host.replaceChildren(el("p", {}, el("a", { href: "#/" }, "\u2190 All tenants")), title, this.top,
-      el("h2", {}, "Refusals over time"), this.legend, this.plot, this.rest);
+      el("h2", {}, "Refusals over time"), this.legend, this.plot, this.peaks(), this.rest);
     this.chart = new Refusals(this.plot);
+    this.reached = new Peaks(this.days);
+    this.key.addEventListener("change", () => this.drawPeaks(this.key.value).catch(() => {}));
+    this.drawPeaks("").catch(() => {});
     title.focus({ preventScroll: true });
     document.title = `${visible(id)} - Evenhand`;
     return this.refresh();
+  }
+
+  peaks() {
+    this.key = el("select", { name: "key", "aria-label": "Whose peaks and quota" });
+    this.kept = el("div", { class: "legend" });
+    this.days = el("div", {});
+    this.section = el("section", { id: "peaks", hidden: true },
+      el("div", { class: "titled" }, el("h2", {}, "Peaks and quota, by day"), this.key), this.kept, this.days);
+    return this.section;
+  }
+
+  // What is drawn changes once a day, so it is asked for when the page opens and when another key is chosen.
+  async drawPeaks(credential) {
+    const id = this.id;
+    const said = await this.fetchJson(`/dashboard/peaks/${encodeURIComponent(id)}?credential=${encodeURIComponent(credential)}`).catch(() => null);
+    if (id !== this.id || !said) return;
+    const option = (value, text) => el("option", { value, selected: value === credential }, text);
+    this.key.replaceChildren(option("", "All its credentials together"), ...said.keys.map((name) => option(name, visible(name))));
+    this.section.hidden = !said.days.length && !said.keys.length;
+    this.days.hidden = !said.days.length;
+    const lines = said.days.length ? this.reached.draw(said.days, said.quota) : [];
+    this.kept.replaceChildren(...lines.map(([name, colour]) => el("span", { class: "key" }, el("span", { class: `swatch ${colour}`, "aria-hidden": "true" }), name)),
+      lines.length ? "" : el("span", { class: "dim" }, "No hour of it is over yet."));
   }
 
   close() { this.id = null; }

@@ -37,6 +37,17 @@ class FilePasts:
         )
         return [(number, first, Identity(*rest)) for number, first, *rest in rows]
 
+    def of_tenant(self, tenant: str) -> list[tuple[int, Identity]]:
+        """Return number and identity of a tenant as a whole, if there is one, and of its keys by name."""
+        rows = self.connection.execute(
+            "SELECT id, name, kind, tenant, credential FROM key WHERE tenant = ? ORDER BY credential", (tenant,)
+        )
+        return [(number, Identity(*rest)) for number, *rest in rows]
+
+    def past(self, key: int) -> tuple[list[Day], list[Step]]:
+        """Return the days of a key and the numbers it had, each in order."""
+        return sorted(self._days(key, 0), key=lambda day: day.number), self._steps(key)
+
     def numbers(self) -> dict[str, Sized]:
         """Return the latest number of every key, as it was written."""
         found = {}

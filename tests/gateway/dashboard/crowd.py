@@ -13,6 +13,7 @@ import uvicorn
 
 from gateway.admin import Health, build_admin
 from gateway.dashboard import Dashboard
+from gateway.history.keeper import History
 from gateway.telemetry import Telemetry
 from gateway.telemetry.codebook import Tally
 from policies.kernels.fairshare import Shares
@@ -28,7 +29,7 @@ COUNT = 10_000
 class Crowd:
     """Its telemetry and its dashboard; the worst is tenant 7777, and every tenth tenant is over its share."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, history: History | None = None) -> None:
         loaded = configured(folder, unlisted=2 * COUNT)
         self.clock = StoppedClock()
         self.policies: PolicySet = loaded.policies
@@ -36,11 +37,11 @@ class Crowd:
         self.health = Health(loaded.settings, loaded.policies, self.telemetry, self.clock)
         shares = Shares(1e-3, 100.0, loaded.policies.classes, 1.0, self.clock.at, 2 * COUNT)
         self.dashboard = Dashboard(
-            self.telemetry, lambda: self.policies, self.health.ready, dict, shares, self.clock, token=False
-        )
+            self.telemetry, lambda: self.policies, self.health.ready, dict, shares, self.clock, history=history,
+        )  # fmt: skip
         self.app = build_admin(
             loaded.settings, lambda: self.policies, self.telemetry, self.health, self.clock,
-            more=self.dashboard.routes(),
+            more=self.dashboard.routes(), history=history,
         )  # fmt: skip
 
     def fill(self) -> None:
