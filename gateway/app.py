@@ -42,6 +42,7 @@ from gateway.stores.guard import GuardedStore
 from gateway.stores.memory import Backstop, MemoryStore
 from gateway.stores.usage import PolicyUse
 from gateway.telemetry import Telemetry
+from gateway.telemetry.fleet import Fleet
 from policies.kernels.fairshare import Shares
 from policies.policy import Mode, PolicySet, Sized
 
@@ -56,18 +57,27 @@ class Gateway:
 
     `door` is where a listener of our own hands its requests in, from `start` on; any other server takes `endpoint`.
 
-    `backstop` replaces the fair shares, as the demo's negative control does.
+    `backstop` replaces the fair shares, as the demo's negative control does. Of an instance of several processes the
+    workers are `deciding` and the parent is `showing`; one process alone is both.
     """
 
     #: How many descriptors this process may have, 0 for as many as it likes; set by whoever knows, before `start`.
     files = 0
 
-    def __init__(self, loaded: Loaded, backstop: Backstop | None = None) -> None:
+    def __init__(
+        self, loaded: Loaded, backstop: Backstop | None = None, *, deciding: bool = True, showing: bool = True
+    ) -> None:
         settings, policies = loaded.settings, loaded.policies
         self._clock = clock = Clock()
         self.settings = settings
         self.telemetry = Telemetry(settings, policies, clock)
-        self.store = open_store(settings, policies, clock.now, backstop)
+        self.telemetry.summarises = showing
+        # Who decides nothing takes no part in the leases of a shared store.
+        self.store = (
+            open_store(settings, policies, clock.now, backstop)
+            if deciding
+            else MemoryStore(policies, settings.store.max_keys, clock.now())
+        )
         self.identity = Identity(settings, clock)
         self.acts = Acts(settings.store.path, clock)
         self.history = History(
@@ -101,11 +111,11 @@ class Gateway:
             ],
             self.history,
         )
-        self.telemetry.follow(self.history.offer)
-        self.history.tenants_now = self.telemetry.slot_now
+        if deciding:
+            self.telemetry.follow(self.history.offer)
+            self.history.tenants_now = self.telemetry.slot_now
         self._acted = self.acts.version
         self.pipeline.overlay = self.acts.over
-        self.telemetry.each_second.append(lambda _now: self.acts.poll())
         self.endpoint = Starlette()
         self.endpoint.router.redirect_slashes = False
         #: How many sockets callers hold; set by the server, which alone knows.
@@ -114,13 +124,16 @@ class Gateway:
         self.sockets: Sockets
         self._upstreams: Mapping[str | None, Upstream] = {}
         self._gauges()
+        self.fleet = self._fleet() if showing else None
         self._usage = PolicyUse(settings.store.path)
         self._canary = Canary(settings)
         self.health.sources += [
             self.identity.warnings, self._usage.warnings, self.acts.warnings, self.history.warnings,
         ]  # fmt: skip
         self.health.unused = lambda: self._usage.unused
-        self.identity.minutely += [self._note_use, lambda: self._canary.run(self.pipeline.policies)]
+        self.identity.minutely.append(self._note_use)
+        if showing:
+            self.identity.minutely.append(lambda: self._canary.run(self.pipeline.policies))
         self.telemetry.gauges.canary_ok = lambda: self._canary.found
 
     async def start(self) -> None:
@@ -133,11 +146,13 @@ class Gateway:
         self.door = Door(front, limits_of(self.settings.server, self._room(self.settings)))
         self.pipeline.resize(self.history.open())
         self.history.start()
-        self.acts.poll()
+        await asyncio.to_thread(self.acts.start)
         self._follow_acts()
         self.telemetry.start()
         if not isinstance(self.store, MemoryStore):
             await self.store.start()
+        if self.fleet is not None:
+            self.fleet.start()
         await self.identity.start()
         self.health.started = True
 
@@ -224,9 +239,22 @@ class Gateway:
         self._note_use()
         self.dashboard.stop()
         self.telemetry.stop()
+        if self.fleet is not None:
+            self.fleet.stop()
         self.telemetry.tenants.advance(self._clock.now())
         self.history.stop()
         self.acts.close()
+
+    def _fleet(self) -> Fleet | None:
+        """Return what keeps the figures of all instances on the store, None where there is one instance."""
+        if self.settings.store.url == "memory:":
+            return None
+        fleet = Fleet(self.telemetry)
+        self.telemetry.scope = lambda: fleet.scope
+        self.telemetry.instances = fleet.instances
+        self.telemetry.gauges.instances = lambda: 1 + len(fleet.others())
+        self.health.sources.append(fleet.warnings)
+        return fleet
 
     def _dashboard(self) -> Dashboard:
         shares = self.store.backstop
@@ -302,6 +330,8 @@ def limits_of(server: ServerSection, most: int = 0) -> Limits:
     )
 
 
-def compose(loaded: Loaded, backstop: Backstop | None = None) -> Gateway:
+def compose(
+    loaded: Loaded, backstop: Backstop | None = None, *, deciding: bool = True, showing: bool = True
+) -> Gateway:
     """Put a gateway together; nothing is listening yet. Raises ConfigError where the log cannot be written."""
-    return Gateway(loaded, backstop)
+    return Gateway(loaded, backstop, deciding=deciding, showing=showing)

@@ -70,6 +70,7 @@ def build_admin(
             Route(LOGIN, pages.login),
             Route(LOGIN, pages.enter, methods=["POST"]),
             Route("/api/fairness", api.fairness),
+            Route("/api/fleet", api.fleet),
             Route("/api/limits", api.limits),
             Route("/api/tenants/{id:path}", api.tenant),
             *([] if jobs is None else job_routes(jobs)),

@@ -1,13 +1,14 @@
 """The read side of the admin API: health, metrics, fairness, limits, one tenant.
 
 Rules
-1. Figures come from `telemetry.tenants` as they are; this module only writes them.
+1. Figures come from telemetry as they are; this module only writes them. They are those of the fleet, `scope` says
+   whether they can be, and `?scope=self` asks for those of this instance.
 2. Stored series (`from`, `to`) come from the history (`stored.py`); without one they are 503, never other figures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -22,6 +23,7 @@ from gateway.admin.stored import Stored
 from gateway.clock import Clock
 from gateway.telemetry import Telemetry
 from gateway.telemetry.figures import Figures
+from gateway.telemetry.recorder import SCOPES
 from gateway.telemetry.windows import WINDOWS
 from policies.policy import PolicySet
 
@@ -59,7 +61,7 @@ class Api:
         return Response(body, 200, {"cache-control": "no-store", "content-type": media_type})
 
     def fairness(self, request: Request) -> Response:
-        """`GET /api/fairness?window=&sort=&limit=&cursor=`, or `?from=&to=`."""
+        """`GET /api/fairness?window=&sort=&limit=&cursor=&scope=`, or `?from=&to=`."""
         query = request.query_params
         if Stored.asked(request):
             stored, found = self._history().fairness(request)
@@ -67,11 +69,13 @@ class Api:
         window = query.get("window", "5m")
         if window not in WINDOWS:
             raise HTTPException(400, f"window is one of {', '.join(WINDOWS)}")
-        report = self._telemetry.tenants.report(window, self._clock.now())
+        tenants, scope = self._telemetry.figures(scope_of(query))
+        report = tenants.report(window, self._clock.now())
         rows, cursor = page(report.tenants, query)
         contended = self._telemetry.gauges.backstop_contended
         members: dict[str, object] = {
             "window": window,
+            **({"scope": scope} if scope else {}),
             "aggregate": report.aggregate.as_members(),
             "worst": report.worst_members(),
             "contended": bool(contended and contended()),
@@ -79,6 +83,10 @@ class Api:
         if cursor is not None:
             members["cursor"] = cursor
         return json_list(members, "tenants", (row.as_row() for row in rows))
+
+    def fleet(self, request: Request) -> Response:
+        """`GET /api/fleet`: the instances on this store that live, and how each of them stands."""
+        return json_answer({"scope": self._telemetry.scope(), "instances": self._telemetry.instances()})
 
     def limits(self, request: Request) -> Response:
         """`GET /api/limits`."""
@@ -97,12 +105,14 @@ class Api:
         history = self._history().tenant(request, name) if Stored.asked(request) else None
         policies = self._policies()
         listed = policies.tenants.get(name)
-        windows = self._telemetry.tenants.tenant(name, self._clock.now())
+        tenants, scope = self._telemetry.figures(scope_of(request.query_params))
+        windows = tenants.tenant(name, self._clock.now())
         if listed is None and history is None and not any(row.offered or row.rejected for row in windows.values()):
             raise HTTPException(404)
         return json_answer(
             {
                 "tenant": name,
+                **({"scope": scope} if scope else {}),
                 "listed": listed is not None,
                 "limits": None if listed is None else tenant_row(policies, listed, self._clock.now()),
                 "credentials": [] if listed is None else list(credential_rows(policies, listed, self._clock.now())),
@@ -115,6 +125,14 @@ class Api:
         if self._stored is None:
             raise HTTPException(503, "This gateway keeps no history, so there are no stored series.")
         return self._stored
+
+
+def scope_of(query: Mapping[str, str]) -> str:
+    """Return whose figures a query asks for: the fleet's, unless it says otherwise. Raises HTTPException (400)."""
+    scope = query.get("scope", SCOPES[0])
+    if scope not in SCOPES:
+        raise HTTPException(400, f"scope is one of {', '.join(SCOPES)}")
+    return scope
 
 
 def _health(members: dict[str, object]) -> Response:

@@ -49,6 +49,8 @@ class Health:
         self.draining = False
         #: More sources of warnings: each is asked at every look.
         self.sources: list[Callable[[], Iterable[str]]] = [telemetry.warnings]
+        #: More checks, each a name and what is wrong, "" if nothing is.
+        self.checks: list[Callable[[], tuple[str, str]]] = []
         #: Names the policies that have applied to nothing in 30 days.
         self.unused: Callable[[], Iterable[str]] = tuple
         self._clock = clock
@@ -78,6 +80,11 @@ class Health:
         """Note that the data plane's loop turns."""
         self._beat = now
 
+    @property
+    def stalled_us(self) -> Micros:
+        """For how long the data plane's loop has not turned."""
+        return 0 if self._beat is None else max(0, self._clock.now() - self._beat)
+
     def live(self) -> dict[str, object]:
         """Return the members of `/livez`; its `status` is `ok` or `failing`."""
         return _report([("loop", self._stalled())], [])
@@ -86,7 +93,7 @@ class Health:
         """Return what does not hold as usual: the members of `/readyz` that cost nothing to tell every second."""
         lost = self._store_lost()
         members = {"off": self._off, "shadow": self._shadow, "degraded": [lost] if lost else []}
-        return _report(self._checks(), list(self.warnings())) | members
+        return _report(self._checks(), list(dict.fromkeys(self.warnings()))) | members
 
     def brief(self) -> dict[str, object]:
         """Return the members of `/readyz` for those who may not know more: the status, and which checks hold."""
@@ -101,6 +108,7 @@ class Health:
             ("started", "" if self.started else "serving has not begun"),
             ("draining", "shutting down: send new requests elsewhere" if self.draining else ""),
             ("store", self._store_lost() if self._closed() else ""),
+            *(check() for check in self.checks),
         ]
 
     def ready(self) -> dict[str, object]:

@@ -44,7 +44,7 @@ class Pages:
     def index(self, request: Request) -> Response:
         """`GET /`: all windows, aggregate beside worst, and what an operator should know."""
         now = self._clock.now()
-        rows = "".join(_row(self._telemetry.tenants.report(window, now)) for window in WINDOWS)
+        rows = "".join(_row(self._telemetry.shown.report(window, now)) for window in WINDOWS)
         warnings = "".join(f"<li>{html.escape(warning)}</li>" for warning in self._health.warnings())
         links = " · ".join(f'<a href="/{link}">/{link}</a>' for link in _LINKS)
         leave = f'<form method="post" action="{LOGIN}"><button name="leave" value="1">Log out</button></form>'

@@ -64,14 +64,14 @@ class Dashboard:
         self._telemetry = telemetry
         self._clock = clock
         self._policies = policies
-        self._recent = Recent(telemetry.codebook)
+        self._recent = Recent(telemetry.shown.codebook)
         self._view = View(telemetry, self._recent, Band(ready, policies, act_ids, clock), policies, shares, clock)
         self._stream = Stream(self._view)
         self._sampled: Micros = 0
         self._offers = offers
         self._past = Past(history, clock)
         self._peaks = Peaks(history, clock)
-        telemetry.tenants.followers.append(self._recent.add)
+        telemetry.shown.followers.append(self._recent.add)
         telemetry.each_second.append(self._sample)
 
     def routes(self) -> list[Route]:
@@ -133,7 +133,7 @@ class Dashboard:
     def _sample(self, now: Micros) -> None:
         if now - self._sampled >= EVERY:
             self._sampled = now
-            self._recent.sample(self._telemetry.tenants.glance("1m", now), now)
+            self._recent.sample(self._telemetry.shown.glance("1m", now), now)
 
 
 def _json(members: Mapping[str, object]) -> Response:

@@ -61,10 +61,10 @@ class Stream:
         self._listening = 0
         self._ended = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._made: dict[tuple[str, str, str, int, int], tuple[float, asyncio.Future[bytes]]] = {}
+        self._made: dict[tuple[str, str, str, int, int, str], tuple[float, asyncio.Future[bytes]]] = {}
 
     async def open(self, request: Request) -> Response:
-        """`GET /api/stream?window=&sort=&q=&offset=&limit=`."""
+        """`GET /api/stream?window=&sort=&q=&offset=&limit=&scope=`."""
         try:
             asked = read_query(request.query_params)
         except ValueError as error:

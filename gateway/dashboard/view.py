@@ -24,6 +24,7 @@ from gateway.telemetry import Telemetry
 from gateway.telemetry.columns import Table
 from gateway.telemetry.figures import FLOOR, Figures, Report
 from gateway.telemetry.order import in_pieces
+from gateway.telemetry.recorder import SCOPES
 from gateway.telemetry.windows import WINDOWS
 from policies.kernels.fairshare import Shares
 from policies.policy import PolicySet, TenantRules
@@ -59,9 +60,10 @@ SORTS: Mapping[str, Callable[[Table, int], _Key]] = {
 class Asked:
     """Which part of the list, in which order, of which window."""
 
-    __slots__ = ("limit", "offset", "search", "sort", "window")
+    __slots__ = ("limit", "offset", "scope", "search", "sort", "window")
 
-    def __init__(self, window: str, sort: str, search: str, offset: int, limit: int) -> None:
+    def __init__(self, window: str, sort: str, search: str, offset: int, limit: int, scope: str = SCOPES[0]) -> None:
+        self.scope = scope
         self.window = window
         self.sort = sort
         self.search = search
@@ -69,9 +71,9 @@ class Asked:
         self.limit = limit
 
     @property
-    def key(self) -> tuple[str, str, str, int, int]:
+    def key(self) -> tuple[str, str, str, int, int, str]:
         """Equal for equal questions."""
-        return self.window, self.sort, self.search, self.offset, self.limit
+        return self.window, self.sort, self.search, self.offset, self.limit, self.scope
 
 
 def read_query(query: Mapping[str, str]) -> Asked:
@@ -82,7 +84,10 @@ def read_query(query: Mapping[str, str]) -> Asked:
     if sort not in SORTS:
         raise ValueError(f"sort is one of {', '.join(SORTS)}")
     offset, limit = (_whole(query.get(name, default)) for name, default in (("offset", "0"), ("limit", "50")))
-    return Asked(window, sort, query.get("q", "")[:128], offset, min(limit, LIMIT))
+    scope = query.get("scope", SCOPES[0])
+    if scope not in SCOPES:
+        raise ValueError(f"scope is one of {', '.join(SCOPES)}")
+    return Asked(window, sort, query.get("q", "")[:128], offset, min(limit, LIMIT), scope)
 
 
 def _whole(text: str) -> int:
@@ -113,7 +118,8 @@ class View:
 
     def snapshot(self, asked: Asked) -> dict[str, Any]:
         """Return the state at this moment."""
-        now, window, tenants = self._clock.now(), asked.window, self._telemetry.tenants
+        now, window = self._clock.now(), asked.window
+        tenants, scope = self._telemetry.figures(asked.scope)
         table = tenants.table(window, now)
         names, offered = table.names, table.offered
         known = [number for number, count in enumerate(offered) if count]
@@ -134,6 +140,7 @@ class View:
         return {
             "at": datetime.fromtimestamp(now / SECOND, UTC).isoformat(timespec="milliseconds"),
             "window": window,
+            "scope": scope,
             "seconds": round(seconds, 1),
             "aggregate": report.aggregate.as_members(),
             "worst": report.worst_members(),
