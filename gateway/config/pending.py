@@ -15,13 +15,7 @@ from gateway.config.table import follow
 
 __all__ = ["PENDING", "pending"]
 
-PENDING: tuple[Place, ...] = (
-    ("server", "workers"),
-    ("store", "url"),
-    ("store", "ca_file"),
-    ("store", "deadline"),
-    ("store", "max_connections"),
-)
+PENDING: tuple[Place, ...] = (("server", "workers"),)
 
 
 def pending(tree: dict[str, Any]) -> Iterator[Finding]:

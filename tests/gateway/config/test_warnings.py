@@ -119,8 +119,9 @@ def test_a_pending_key_is_a_key(pattern: tuple[str, ...]) -> None:
     assert pattern[-1] == "*" or fields_of(table).get(pattern[-1]) is field
 
 
-def test_a_key_without_its_feature_is_told_where_it_is_set(tmp_path: Path) -> None:
+def test_a_key_without_its_feature_is_told_where_it_is_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By any file, to anything but its default."""
+    monkeypatch.setattr("gateway.config.pending.PENDING", (("store", "url"), ("store", "deadline")))
     (tmp_path / "more.toml").write_text('[store]\nurl = "redis://127.0.0.1"\nposture = "safe-capacity"\n')
     text = f'include = ["more.toml"]\n{QUIET}[store]\ndeadline = "50ms"\nsafe_fraction = 0.5\n'
     assert warnings(tmp_path, text) == [f"more.toml: store.url: {NOT_YET}", f"store.deadline: {NOT_YET}"]
