@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from gateway.clock import Clock
 from gateway.config import Settings
@@ -22,6 +23,9 @@ from gateway.identity.background import Background, Job
 from gateway.identity.jobs import JobRegistry
 from gateway.identity.keyset import KeySet
 from gateway.identity.resolver import CredentialResolver, build_resolver
+
+if TYPE_CHECKING:
+    from gateway.stores.calls import Calls
 
 __all__ = ["FIRST_SECONDS", "Identity"]
 
@@ -32,17 +36,17 @@ _MINUTE_SECONDS = 60.0
 class Identity:
     """Everything about who is calling. Raises ConfigError for a secret or key file that cannot be used."""
 
-    def __init__(self, settings: Settings, clock: Clock) -> None:
+    def __init__(self, settings: Settings, clock: Clock, calls: Calls | None = None) -> None:
         self._clock = clock
         self._background = Background()
-        self.jobs = JobRegistry(settings.store.path, clock)
+        self.jobs = JobRegistry(calls or settings.store.path, clock)
         self.resolver = build_resolver(settings, clock, self.jobs)
         #: Called at the start and then every minute, on the thread of this.
         self.minutely: list[Callable[[], None]] = []
 
     async def start(self) -> None:
         """Begin to keep everything fresh."""
-        self.jobs.load()
+        await asyncio.to_thread(self.jobs.start)
         self._background.start()
         self.follow(self.resolver)
         tried = self._background.submit(_tried(self.resolver.keyring.key_sets))
@@ -63,11 +67,12 @@ class Identity:
         if resolver.introspection is not None:
             resolver.introspection.bind(self._background, asyncio.get_running_loop())
             jobs.append(resolver.introspection.run)
-        self._background.serve([*jobs, self.jobs.run, self._each_minute])
+        self._background.serve([*jobs, self._each_minute])
 
     def stop(self) -> None:
         """End what runs beside requests."""
         self._background.stop()
+        self.jobs.stop()
 
     def ages_seconds(self) -> dict[str, float]:
         """Return the age of each issuer's key set; from any thread."""

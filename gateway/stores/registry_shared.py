@@ -1,0 +1,175 @@
+"""Registries in a shared store: one script a change, one small question a second, the changes since then.
+
+Rules
+1. A registry has an epoch and a number that goes up with every change. Whoever knows number n asks for the changes
+   after it; where they are not all there any more, or the epoch is another, everything is read.
+2. A store that lost what it held (an empty one, or a number that went back) is told what this process knows: its copy,
+   and which entries ended. That is loud, in the log. Nothing that ended comes back by it.
+3. An entry that must hold although the store is down (`add(..., here=True)`) holds in this process, is told of, and is
+   kept as soon as the store is back.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections import OrderedDict
+from collections.abc import Collection
+from typing import Any
+
+import orjson
+
+from gateway.clock import Clock
+from gateway.stores.calls import CallError, Calls
+from gateway.stores.link.script import load_script
+from gateway.stores.registry import Entry, Registry, RegistryError
+from policies.units import Micros
+
+__all__ = ["SharedRegistry"]
+
+_LOG = logging.getLogger("evenhand.registry")
+
+_MAX_CHANGES = 1000
+#: Ends that are remembered, in case the store forgets them.
+_MAX_ENDED = 10_000
+
+
+class SharedRegistry(Registry):
+    """The entries of one name in a shared store."""
+
+    def __init__(self, calls: Calls, name: str, most: int, clock: Clock, kept_us: Micros = 0) -> None:
+        super().__init__(name, most, clock, kept_us)
+        self._calls = calls
+        tag = f"registry.{name}"
+        rows, ends, state, log = (calls.names.key(tag, part) for part in ("rows", "ends", "state", "log"))
+        self._keys = [rows, ends, state, log]
+        self._rows, self._state, self._log = rows, state, log
+        self._epoch = b""
+        self._number = 0
+        self._ended: OrderedDict[str, Micros] = OrderedDict()
+        self._waiting: dict[str, Entry] = {}
+
+    @property
+    def place(self) -> str:
+        """The store, in words."""
+        return self._calls.name
+
+    @property
+    def waiting(self) -> Collection[str]:
+        """The entries that only this process knows of, because the store is down."""
+        return self._waiting.keys()
+
+    def _put_or_hold(self, entry: Entry, *, here: bool) -> None:
+        try:
+            self._put(entry)
+        except RegistryError:
+            if not here:
+                raise
+            self._waiting[entry.id] = entry
+
+    def end(self, id: str) -> bool:
+        """End an entry now; return whether there was one. Raises RegistryError."""
+        with self._lock:
+            if self._waiting.pop(id, None) is not None:
+                self._lose(id)
+                return True
+            return super().end(id)
+
+    def _put(self, entry: Entry) -> None:
+        row = orjson.dumps([entry.body, entry.expires_us])
+        done = self._change("put", entry.id, row, (entry.expires_us + self.kept_us) // 1000)
+        if done < 0:
+            raise self.full()
+
+    def _drop(self, id: str) -> bool:
+        done = self._change("drop", id, b"", 0)
+        self._note_end(id)
+        return done > 0
+
+    def _change(self, what: str, id: str, row: bytes, ends_ms: int) -> int:
+        try:
+            done, epoch = self._calls.run(
+                load_script("registry"), self._keys, [what, id, row, ends_ms, self.most, secrets.token_hex(8)]
+            )
+        except CallError as error:
+            raise RegistryError(f"the {self.name} cannot be kept: {error}") from error
+        self._epoch = self._epoch or epoch
+        return int(done)
+
+    def _refresh(self) -> None:
+        try:
+            self._follow_store()
+        except CallError as error:
+            raise RegistryError(str(error)) from error
+
+    def _follow_store(self) -> None:
+        epoch, number = self._state_now()
+        if self._epoch and (epoch != self._epoch or number < self._number) and self._expected():
+            self._tell_again()
+            epoch, number = self._state_now()
+        if epoch != self._epoch or number - self._number > _MAX_CHANGES or not self._changes(number):
+            self._read_all()
+        self._epoch, self._number = epoch, number
+        for id in self._ended.keys() & self.live.keys():  # put back by somebody who had not heard
+            self.end(id)
+        for entry in list(self._waiting.values()):
+            self._put(entry)
+            del self._waiting[entry.id]
+
+    def _state_now(self) -> tuple[bytes, int]:
+        epoch, number = self._calls.ask("HMGET", self._state, "epoch", "n")
+        return epoch or b"", int(number or 0)
+
+    def _expected(self) -> bool:
+        """Return whether the store should hold anything of what is known here."""
+        return bool(self.live.keys() - self._waiting.keys())
+
+    def _changes(self, number: int) -> bool:
+        """Take over the changes up to `number`; return whether all of them were there."""
+        if number == self._number:
+            return True
+        found = self._calls.ask("XRANGE", self._log, f"{self._number + 1}-0", "+", "COUNT", number - self._number)
+        if len(found) < number - self._number:
+            return False
+        for _, fields in found:
+            said = dict(zip(fields[::2], fields[1::2], strict=True)) if isinstance(fields, list) else fields
+            id = said[b"id"].decode()
+            if said[b"row"]:
+                self._gain(_entry(id, said[b"row"]))
+            else:
+                self._note_end(id)
+                self._lose(id)
+        return True
+
+    def _read_all(self) -> None:
+        rows = self._calls.ask("HGETALL", self._rows)
+        pairs = zip(rows[::2], rows[1::2], strict=True) if isinstance(rows, list) else rows.items()
+        wall = self.clock.wall()
+        entries = [_entry(id.decode(), row) for id, row in pairs]
+        self._become([*(entry for entry in entries if entry.expires_us > wall), *self._waiting.values()])
+
+    def _tell_again(self) -> None:
+        """Put into a store that lost them the entries known here, and take out those that ended."""
+        kept = dict(self.live)
+        wall = self.clock.wall()
+        for id, until in list(self._ended.items()):
+            if until > wall:
+                self._change("drop", id, b"", 0)
+        for entry in kept.values():
+            self._put(entry)
+        _LOG.error("%s lost the %s; %d of them that are known here were put back", self.place, self.name, len(kept))
+        self._epoch = b""  # all of it is read next
+
+    def _note_end(self, id: str) -> None:
+        entry = self.live.get(id)
+        self._ended[id] = self.clock.wall() + 86_400_000_000 if entry is None else entry.expires_us
+        while len(self._ended) > _MAX_ENDED:
+            self._ended.popitem(last=False)
+
+    def _close(self) -> None:
+        """Nothing is open: the connections are the process's."""
+
+
+def _entry(id: str, row: Any) -> Entry:
+    body, expires = orjson.loads(row)
+    return Entry(id, body, expires)
