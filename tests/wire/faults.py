@@ -63,6 +63,8 @@ class _Pair:
         self.back = back
         self.rewrite: Rewrite | None = None
         self.left: int | None = None
+        #: What has lost octets passes nothing on any more: TCP delivers all or nothing.
+        self.dead = False
         self._kept = b""
 
     def changed(self, data: bytes) -> bytes:
@@ -131,7 +133,7 @@ class FaultProxy:
         self._do(self._set_flowing(flowing=False))
 
     def swallow(self) -> None:
-        """Accept, and throw away what comes, as a network that drops packets does."""
+        """Accept, and throw away what comes; connections that it met stay dead, as when a firewall forgets them."""
         self._swallow = True
 
     def delay(self, seconds: float) -> None:
@@ -246,7 +248,8 @@ class FaultProxy:
                 await self._flowing.wait()
             if not data or writer.is_closing():
                 return
-            if self._swallow:
+            if self._swallow or pair.dead:
+                pair.dead = True
                 continue
             if front:
                 data = pair.changed(data)

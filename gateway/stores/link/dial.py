@@ -132,7 +132,9 @@ async def _greet(wire: Wire, terms: Terms, probe: bytes) -> Made | StoreFault:
     name = wire.request((b"CLIENT", b"SETNAME", b"evenhand"))
     last = wire.request(probe_words(probe))
     fault = await _welcome(login)
-    await name  # it helps whoever looks at CLIENT LIST; nothing hangs on it
+    named = terms.wrong(await name)
+    if fault is None and named is not None and named.kind not in {"auth", "error"}:
+        fault = named  # what it is asked for helps whoever looks at CLIENT LIST; nothing hangs on its being allowed
     fault = fault or terms.wrong(await last)
     if fault is not None:
         wire.drop(fault)

@@ -66,7 +66,7 @@ _WORDS = (
     (re.compile(r"non local key|same slot", re.IGNORECASE), "crossslot"),
 )
 #: Before Redis 7 what a script's command was told stands inside the error of the script.
-_INSIDE = re.compile(r"[\s:]-(" + "|".join(_CODES) + r")\s")
+_INSIDE = re.compile(r": -?(" + "|".join(_CODES) + r")\s")
 _LONGEST = 200
 
 
@@ -101,7 +101,8 @@ def of_reply(reply: ErrorReply) -> StoreFault:
 def of_exception(error: BaseException) -> StoreFault:
     """Return the fault that an exception means while a connection is made."""
     if isinstance(error, ssl.SSLError):
-        return StoreFault("tls", f"the TLS handshake with the store failed: {error.reason or 'no reason given'}")
+        why = getattr(error, "reason", None) or "the connection was closed"
+        return StoreFault("tls", f"the TLS handshake with the store failed: {why}")
     if isinstance(error, socket.gaierror | UnicodeError):
         return StoreFault("dns", "the name of the store's host does not resolve")
     if isinstance(error, TimeoutError):

@@ -182,18 +182,23 @@ class Node:
 
     # The circuit
 
-    def _opened(self, fault: StoreFault) -> None:
-        """Stop sending; try again after a pause."""
+    def _opened(self, fault: StoreFault, took: float = 0.0) -> None:
+        """Stop sending; try again after a pause. It took so many seconds to find out."""
         self._circuit.trip()
         self.fault = fault
         self._fail_waiting(fault)
         if not self._stopped:
-            self._schedule(self._circuit.pause())
+            self._schedule(self._circuit.pause(took))
             self._owner.changed(self)
 
     def _schedule(self, pause: float) -> None:
-        if self._attempt is None and self._dialling is None:
-            self._attempt = self._loop.call_later(pause, self._try_again)
+        """Try again after a pause, or sooner where that was meant already."""
+        at = self._loop.time() + pause
+        if self._dialling is not None or (self._attempt is not None and self._attempt.when() <= at):
+            return
+        if self._attempt is not None:
+            self._attempt.cancel()
+        self._attempt = self._loop.call_at(at, self._try_again)
 
     def _try_again(self) -> None:
         self._attempt = None
@@ -259,13 +264,14 @@ class Node:
             self._dialling = self._loop.create_task(self._connect())
 
     async def _connect(self) -> None:
+        began = self._loop.time()
         try:
             made = await connect(self._find, self._terms, self._name, self._lost)
         finally:
             self._dialling = None
         if isinstance(made, StoreFault):
             self._terms.tally.note(made)
-            self._opened(made)
+            self._opened(made, self._loop.time() - began)
             return
         if made.wire.closed:
             self._opened(StoreFault("reset", "the store closed the connection once it was made"))
@@ -289,13 +295,12 @@ class Node:
             return
         self._terms.tally.note(fault)
         self.fault = fault
-        if self._circuit.opened:
-            self._schedule(self._circuit.pause())
-        elif self._loop.time() - wire.born >= HELD and fault.kind != "timeout":
+        hung = self._terms.stall if fault.kind == "timeout" else 0.0
+        if not self._circuit.opened and not hung and self._loop.time() - wire.born >= HELD:
             self._circuit.steady()
             self._dial()
         else:
-            self._opened(fault)
+            self._opened(fault, hung)
 
     def _fail_waiting(self, fault: StoreFault) -> None:
         while self._waiting:

@@ -57,13 +57,13 @@ class Step:
 
 
 class Wire(asyncio.Protocol):
-    """A connection. `born` is the loop time at which it was made; `closed` is true once it is of no use any more.
+    """A connection. `born` is the loop time at which it was made, `fault` why it is closed, None while it is not.
 
     `scripts` are the digests of those that have been sent on it.
     """
 
     __slots__ = ("_heard", "_loop", "_lost", "_parser", "_pending", "_stall", "_tally", "_timer", "_transport", "born",
-                 "closed", "scripts")  # fmt: skip
+                 "fault", "scripts")  # fmt: skip
 
     def __init__(self, tally: Tally, stall: float, lost: Callable[[Wire, StoreFault], None]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -76,8 +76,13 @@ class Wire(asyncio.Protocol):
         self._heard = self.born = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
-        self.closed = False
+        self.fault: StoreFault | None = None
         self.scripts: set[bytes] = set()
+
+    @property
+    def closed(self) -> bool:
+        """True once it is of no use any more."""
+        return self.fault is not None
 
     @property
     def outstanding(self) -> int:
@@ -91,8 +96,8 @@ class Wire(asyncio.Protocol):
 
     def send(self, command: bytes, taker: Taker) -> None:
         """Send an encoded command, whose reply is the taker's."""
-        if self.closed or self._transport is None:
-            taker.lost(StoreFault("down", "the connection to the store is gone"))
+        if self._transport is None or self.fault is not None:
+            taker.lost(self.fault or StoreFault("down", "the connection is not made yet"))
             return
         now = self._loop.time()
         self._pending.append((now, taker))
@@ -109,9 +114,9 @@ class Wire(asyncio.Protocol):
 
     def drop(self, fault: StoreFault) -> None:
         """Close at once; everybody who waits learns of it, then the owner. Calling it twice does nothing."""
-        if self.closed:
+        if self.fault is not None:
             return
-        self.closed = True
+        self.fault = fault
         if self._timer is not None:
             self._timer.cancel()
         if self._transport is not None:
