@@ -44,6 +44,9 @@ CATALOG: Mapping[str, Family] = {
     "evenhand_exempted_requests_total": Family("counter", ("exemption",), "Requests under an exemption."),
     "evenhand_store_up": Family("gauge", (), "1 while the store answers."),
     "evenhand_store_errors_total": Family("counter", ("kind",), "Failed store calls."),
+    "evenhand_store_wait_seconds": Family(
+        "histogram", (), "Time that a request waited for the store; those it holds a lease for do not wait."
+    ),
     "evenhand_connections": Family("gauge", ("side",), "Open connections."),
     "evenhand_in_flight": Family("gauge", (), "Requests decided and not yet settled."),
     "evenhand_keys": Family("gauge", (), "Buckets held by the store."),

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["DECISION_BOUNDS_NS", "UPSTREAM_BOUNDS_US", "Bucket", "Gauges", "Histogram", "KeyQuota"]
+__all__ = ["DECISION_BOUNDS_NS", "STORE_BOUNDS_US", "UPSTREAM_BOUNDS_US", "Bucket", "Gauges", "Histogram", "KeyQuota"]
 
 #: (tenant, credential, request units per second), one per configured credential.
 KeyQuota = tuple[str, str, float]
@@ -34,6 +34,8 @@ DECISION_BOUNDS_NS = (
     10_000_000,
     100_000_000,
 )
+#: One call of a store nearby takes 0.2 ms; beyond its deadline nobody waits.
+STORE_BOUNDS_US = (200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 500_000)
 #: 1 ms to a minute, the default time-out of a first byte.
 UPSTREAM_BOUNDS_US = (
     *(1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000),

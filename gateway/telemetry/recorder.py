@@ -21,7 +21,7 @@ from gateway.ports import Decision
 from gateway.telemetry.codebook import Codebook, Tally
 from gateway.telemetry.decisions import DecisionLog
 from gateway.telemetry.figures import Report
-from gateway.telemetry.gauges import DECISION_BOUNDS_NS, UPSTREAM_BOUNDS_US, Gauges, Histogram
+from gateway.telemetry.gauges import DECISION_BOUNDS_NS, STORE_BOUNDS_US, UPSTREAM_BOUNDS_US, Gauges, Histogram
 from gateway.telemetry.metrics import Counters, Metrics
 from gateway.telemetry.refusals import LastRefusals
 from gateway.telemetry.slots import Ledger, Slot
@@ -66,10 +66,13 @@ class Telemetry:
         self._served = tuple(self._codebook.code(Tally.SERVED, cls) for cls in Class)
         self._decision_time = Histogram(DECISION_BOUNDS_NS, 1_000_000_000)
         self._upstream_time = Histogram(UPSTREAM_BOUNDS_US, SECOND)
+        #: Written by whoever waits for a shared store, in microseconds.
+        self.store_wait = Histogram(STORE_BOUNDS_US, SECOND)
         #: By the metric that they are.
         self.histograms: Mapping[str, Histogram] = {
             "evenhand_decision_seconds": self._decision_time,
             "evenhand_upstream_seconds": self._upstream_time,
+            "evenhand_store_wait_seconds": self.store_wait,
         }
         self.counters = Counters()
         self.gauges = Gauges()

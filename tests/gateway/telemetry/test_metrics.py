@@ -35,6 +35,7 @@ evenhand_key_quota{tenant,credential}
 evenhand_exempted_requests_total{exemption}
 evenhand_store_up
 evenhand_store_errors_total{kind}
+evenhand_store_wait_seconds
 evenhand_connections{side}
 evenhand_in_flight
 evenhand_keys
