@@ -292,6 +292,8 @@ class Gateway:
         if isinstance(store, GuardedStore):
             gauges.store_up, gauges.store_errors = lambda: store.up, lambda: store.errors
             self.health.cause = lambda: store.degraded
+        if not isinstance(store, MemoryStore):
+            store.leases.noted = self.telemetry.store_wait.observe
         gauges.in_flight = lambda: self.pipeline.in_flight
         gauges.connections = self._connections
         gauges.starved_keys = self.history.starved
