@@ -36,7 +36,7 @@ from gateway.proxy.guard import Limits
 from gateway.proxy.lane import Door
 from gateway.proxy.upstream import Upstream
 from gateway.proxy.websocket import Sockets
-from gateway.stores import open_store
+from gateway.stores import open_store, place_of
 from gateway.stores.acts import Acts
 from gateway.stores.guard import GuardedStore
 from gateway.stores.memory import Backstop, MemoryStore
@@ -78,8 +78,9 @@ class Gateway:
             if deciding
             else MemoryStore(policies, settings.store.max_keys, clock.now())
         )
-        self.identity = Identity(settings, clock)
-        self.acts = Acts(settings.store.path, clock)
+        self._place = place_of(settings.store)
+        self.identity = Identity(settings, clock, self._place)
+        self.acts = Acts(self._place, clock)
         self.history = History(
             history_path(settings.store.path),
             settings.store.max_keys,
@@ -125,7 +126,7 @@ class Gateway:
         self._upstreams: Mapping[str | None, Upstream] = {}
         self._gauges()
         self.fleet = self._fleet() if showing else None
-        self._usage = PolicyUse(settings.store.path)
+        self._usage = PolicyUse(self._place)
         self._canary = Canary(settings)
         self.health.sources += [
             self.identity.warnings, self._usage.warnings, self.acts.warnings, self.history.warnings,

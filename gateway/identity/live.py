@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gateway.clock import Clock
@@ -36,10 +37,10 @@ _MINUTE_SECONDS = 60.0
 class Identity:
     """Everything about who is calling. Raises ConfigError for a secret or key file that cannot be used."""
 
-    def __init__(self, settings: Settings, clock: Clock, calls: Calls | None = None) -> None:
+    def __init__(self, settings: Settings, clock: Clock, place: Path | Calls | None = None) -> None:
         self._clock = clock
         self._background = Background()
-        self.jobs = JobRegistry(calls or settings.store.path, clock)
+        self.jobs = JobRegistry(place or settings.store.path, clock)
         self.resolver = build_resolver(settings, clock, self.jobs)
         #: Called at the start and then every minute, on the thread of this.
         self.minutely: list[Callable[[], None]] = []

@@ -33,6 +33,8 @@ __all__ = ["POLL_SECONDS", "Entry", "FileRegistry", "Registry", "RegistryError",
 
 POLL_SECONDS = 1.0
 _BUSY_SECONDS = 5.0
+#: How long a start waits for what there is.
+_FIRST_SECONDS = 0.5
 
 
 class RegistryError(GatewayError):
@@ -65,6 +67,7 @@ class Registry(ABC):
         self.lost: Callable[[Entry], None] = _unheard
         self._lock = threading.RLock()
         self._stopping = threading.Event()
+        self._read = threading.Event()
         self._thread: threading.Thread | None = None
 
     @property
@@ -131,10 +134,10 @@ class Registry(ABC):
             self._forget_ended()
 
     def start(self) -> None:
-        """Read what there is, and follow it on a thread of its own."""
-        self.poll()
+        """Read what there is, if that can be done soon, and follow it on a thread of its own."""
         self._thread = threading.Thread(target=self._follow, name=f"evenhand-{self.name}", daemon=True)
         self._thread.start()
+        self._read.wait(_FIRST_SECONDS)
 
     def close(self) -> None:
         """Follow no more, and let go of what is open."""
@@ -145,8 +148,10 @@ class Registry(ABC):
             self._close()
 
     def _follow(self) -> None:
-        while not self._stopping.wait(POLL_SECONDS):
+        while not self._stopping.is_set():
             self.poll()
+            self._read.set()
+            self._stopping.wait(POLL_SECONDS)
 
     def _become(self, entries: Iterable[Entry]) -> None:
         """Let `live` be these."""

@@ -5,8 +5,11 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+from gateway.config.sections import StoreSection
+from gateway.stores.calls import Calls
 from gateway.stores.usage import UNUSED_AFTER, PolicyUse
 from policies.units import SECOND
+from tests.wire.redis import RedisServer
 
 __all__: list[str] = []
 
@@ -28,6 +31,21 @@ def test_a_policy_is_unused_after_thirty_days_without_a_request(tmp_path: Path) 
     use.note(["met", "dead", "new"], ["dead"], NOW + 59 * DAY + 1)
     assert list(use.unused) == ["met", "new"]
     assert use.read(["new"], NOW + 59 * DAY) == ("new",)
+
+
+def test_processes_keep_it_together(redis_server: RedisServer) -> None:
+    """In a shared store a use by any of them counts, and a store that is gone says nothing of anybody."""
+    mine, theirs = (PolicyUse(Calls(StoreSection(url=redis_server.url))) for _ in range(2))
+    mine.note(["a", "b", "c"], [], NOW)
+    theirs.note(["a", "b"], ["b"], NOW + 20 * DAY)
+    mine.note(["a", "b", "c"], [], NOW + 31 * DAY)
+    assert mine.unused == ("a", "c")
+    assert theirs.read(["b"], NOW + 60 * DAY) == ("b",)
+    assert theirs.read([], NOW) == ()
+    lost = PolicyUse(Calls(StoreSection(url="redis://127.0.0.1:1")))
+    lost.note(["a"], [], NOW)
+    assert "cannot be kept at the shared store" in lost.fault
+    assert lost.read(["a"], NOW + 60 * DAY) == ()
 
 
 def test_it_outlives_the_process(tmp_path: Path) -> None:
