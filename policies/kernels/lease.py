@@ -17,11 +17,11 @@ Rules
 5. Only `+ - * /`, `floor`, `ceil` and comparison of doubles, in the order written here: `lease.lua` agrees bit for bit.
 
 **Who gets what, when several processes want more than there is.** Whatever flows into the bucket is owed to those who
-asked within `RECENT`, in proportion to what they wanted (`due`). An ask leaves what is owed to the others, and takes
-the rest. A whole cost that cannot be left beside that goes to whoever is owed most, measured by what it wants: it may
-owe afterwards, and is last until it has earned it. A process that asks for the first time is owed its waiting cost at
-once (of a dear one a unit, or what flows in within a tick), so it is served as soon as the bucket holds that, and no
-share, however small, rounds down to nothing.
+asked within `RECENT` and did not get all, in proportion to what they wanted (`due`). An ask leaves what is owed to the
+others, and takes the rest. A whole cost for which the rest is too little goes to whoever is owed as much, or is owed
+most of what it wants: it may owe afterwards, and is last until it has earned it. A process that asks for the first time
+is owed its waiting cost at once (of a dear one a unit, or what flows in within a tick), so it is served as soon as the
+bucket holds that, and no share, however small, rounds down to nothing.
 """
 
 from __future__ import annotations
@@ -87,13 +87,14 @@ class Grant(NamedTuple):
 
 
 class Asker:
-    """A process that asked lately: what it wanted, and what it is owed of what flowed in since (negative: it owes)."""
+    """A process that asked lately: what it wanted, what it lacks of that, and what it is owed (negative: it owes)."""
 
-    __slots__ = ("at", "due", "process", "want")
+    __slots__ = ("at", "due", "lacks", "process", "want")
 
     def __init__(self, process: int, want: RequestUnits, due: RequestUnits, at: Micros) -> None:
         self.process = process
         self.want = want
+        self.lacks = want
         self.due = due
         self.at = at
 
@@ -158,11 +159,11 @@ def _accrue(record: Record, now: Micros) -> None:
     wanted = 0.0
     for asker in askers:
         wanted += asker.want
-    if wanted > 0.0:
-        inflow = record.bucket.rate_us * (now - record.seen)
+    if wanted > 0.0 and record.bucket.rate_us > 0.0:
+        inflow = gcra.level_at(record.bucket, record.seen) - gcra.level_at(record.bucket, now)
         for asker in askers:
             due = asker.due + inflow * asker.want / wanted
-            asker.due = min(due, asker.want)
+            asker.due = min(due, asker.lacks)
     record.askers = askers
     record.seen = now
 
@@ -219,7 +220,7 @@ def _enrol(record: Record, process: int, want: Want, now: Micros) -> Asker:
             record.askers.remove(found)
         return Asker(process, 0.0, 0.0, now)
     if found is not None:
-        found.want = wanted
+        found.want = found.lacks = wanted
         found.due = min(found.due, wanted)
         found.at = now
         return found
@@ -253,7 +254,8 @@ def _grant(record: Record, asker: Asker, part: _Part, wanted: RequestUnits, now:
     spare = bucket.burst - level - guard - claims
     fits = cost > 0.0 and level <= gcra.room(bucket, part, leave)
     # A bucket that is full is kept for nobody: what flows in would be lost.
-    granted = fits and (first or level <= 0.0 or cost <= bucket.burst - level - leave - claims)
+    turn = first or cost <= asker.due or level <= 0.0 or cost <= bucket.burst - level - leave - claims
+    granted = fits and turn
     if granted:
         units = max(cost, wanted if wanted <= spare else _whole(spare, cost))
     else:
@@ -262,7 +264,8 @@ def _grant(record: Record, asker: Asker, part: _Part, wanted: RequestUnits, now:
     units = max(0.0, units)
     if units > 0.0:
         gcra.take(bucket, part._replace(cost=units), now)
-        asker.due = max(asker.due - units, -asker.want)
+        asker.lacks = max(0.0, asker.lacks - units)
+        asker.due = max(min(asker.due - units, asker.lacks), -asker.want)
     if granted or cost <= 0.0:
         return units, 0
     return units, _turn(record, asker, part, claims, now) if fits else gcra.refuse(bucket, part, now)

@@ -7,7 +7,7 @@
 -- gateway/stores/leased/codec.py.
 --
 -- A record: rate_us, burst, level, stamp, high_at, low_until, want, want_until, credit, credit_at (see gcra.py), seen;
--- then process, want, due and at of each asker. A bucket without a rate has an endless level: it is written as 0.
+-- then process, want, lacks, due and at of each asker. A bucket without a rate has an endless level: it is written as 0.
 
 local TICK = 100000
 local RECENT = 350000
@@ -16,7 +16,7 @@ local SLACK = 2 * SECOND
 local IDLE = 3600 * SECOND
 
 local HEAD = "<ddddddddddd"
-local ASKER = "<dddd"
+local ASKER = "<ddddd"
 local WANT = "<ddddddddddd"
 local GRANT = "<dddddd"
 
@@ -25,7 +25,7 @@ local LATEST = 9000000000000000
 
 -- The record that `value` holds, or nil if it holds none.
 local function read_record(value)
-  local count = value and (#value - 88) / 32
+  local count = value and (#value - 88) / 40
   if not count or count < 0 or count > MAX_ASKERS or count % 1 ~= 0 then
     return nil
   end
@@ -55,11 +55,11 @@ local function read_record(value)
   }
   local askers = {}
   for index = 1, count do
-    local process, wanted, owed, at = struct.unpack(ASKER, value, 57 + 32 * index)
-    if not finite(process + wanted + owed + at) or wanted <= 0 or at > seen then
+    local process, wanted, lacks, owed, at = struct.unpack(ASKER, value, 49 + 40 * index)
+    if not finite(process + wanted + lacks + owed + at) or wanted <= 0 or lacks > wanted or at > seen then
       return nil
     end
-    askers[index] = { process = process, want = wanted, due = owed, at = at }
+    askers[index] = { process = process, want = wanted, lacks = lacks, due = owed, at = at }
   end
   return { bucket = bucket, seen = seen, askers = askers }
 end
@@ -73,7 +73,7 @@ local function write_record(record)
     ),
   }
   for index, asker in ipairs(record.askers) do
-    parts[index + 1] = struct.pack(ASKER, asker.process, asker.want, asker.due, asker.at)
+    parts[index + 1] = struct.pack(ASKER, asker.process, asker.want, asker.lacks, asker.due, asker.at)
   end
   return table.concat(parts)
 end
@@ -99,10 +99,10 @@ local function accrue(record, now)
       wanted = wanted + asker.want
     end
   end
-  if wanted > 0 then
-    local inflow = record.bucket.rate_us * (now - record.seen)
+  if wanted > 0 and record.bucket.rate_us > 0 then
+    local inflow = level_at(record.bucket, record.seen) - level_at(record.bucket, now)
     for _, asker in ipairs(askers) do
-      asker.due = math.min(asker.due + inflow * asker.want / wanted, asker.want)
+      asker.due = math.min(asker.due + inflow * asker.want / wanted, asker.lacks)
     end
   end
   record.askers = askers
@@ -161,11 +161,11 @@ local function enrol(record, process, want, now)
     if place then
       table.remove(askers, place)
     end
-    return { process = process, want = 0, due = 0, at = now }
+    return { process = process, want = 0, lacks = 0, due = 0, at = now }
   end
   if place then
     local found = askers[place]
-    found.want = wanted
+    found.want, found.lacks = wanted, wanted
     found.due = math.min(found.due, wanted)
     found.at = now
     return found
@@ -174,7 +174,7 @@ local function enrol(record, process, want, now)
     table.remove(askers, oldest)
   end
   local owed = math.min(math.max(want.high_cost, want.low_cost), math.max(1, record.bucket.rate_us * TICK))
-  local found = { process = process, want = wanted, due = owed, at = now }
+  local found = { process = process, want = wanted, lacks = wanted, due = owed, at = now }
   askers[#askers + 1] = found
   return found
 end
@@ -222,7 +222,8 @@ local function grant(record, asker, part, wanted, now)
   end
   local spare = bucket.burst - level - guard - claims
   local fits = cost > 0 and level <= room(bucket, part, leave)
-  local granted = fits and (first or level <= 0 or cost <= bucket.burst - level - leave - claims)
+  local turn = first or cost <= asker.due or level <= 0 or cost <= bucket.burst - level - leave - claims
+  local granted = fits and turn
   local units
   if granted then
     units = math.max(cost, wanted <= spare and wanted or whole(spare, cost))
@@ -233,7 +234,8 @@ local function grant(record, asker, part, wanted, now)
   units = math.max(0, units)
   if units > 0 then
     take(bucket, { cost = units, low = part.low, reserve = part.reserve, floor = part.floor }, now)
-    asker.due = math.max(asker.due - units, -asker.want)
+    asker.lacks = math.max(0, asker.lacks - units)
+    asker.due = math.max(math.min(asker.due - units, asker.lacks), -asker.want)
   end
   if granted or cost <= 0 then
     return units, 0

@@ -105,7 +105,7 @@ def packed_record(record: Record) -> bytes:
     if record.bucket.rate_us <= 0.0:
         numbers[2] = 0.0
     for asker in record.askers:
-        numbers += [asker.process, asker.want, asker.due, asker.at]
+        numbers += [asker.process, asker.want, asker.lacks, asker.due, asker.at]
     return pack(f"<{len(numbers)}d", *numbers)
 
 
