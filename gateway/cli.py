@@ -151,8 +151,13 @@ def serve(config: Config = _DEFAULT) -> int:
     from gateway.reload import Source  # noqa: PLC0415 - rule 3
     from gateway.serve import serve as serve_until_told  # noqa: PLC0415 - rule 3
 
+    source = Source(config, dict(os.environ))
     try:
-        return serve_until_told(loaded, source=Source(config, dict(os.environ)))
+        if loaded.settings.server.workers > 1:
+            from gateway.workers.parent import supervise  # noqa: PLC0415 - rule 3
+
+            return supervise(source)
+        return serve_until_told(loaded, source=source)
     except ConfigError as error:
         _refuse(config, error)
 
@@ -179,10 +184,11 @@ def inventory(config: Config = _DEFAULT) -> None:
     loaded = _load(config)
     from gateway.clock import Clock  # noqa: PLC0415 - rule 3
     from gateway.config.inventory import inventory as listed  # noqa: PLC0415 - rule 3
+    from gateway.stores import place_of  # noqa: PLC0415 - rule 3
     from gateway.stores.usage import PolicyUse  # noqa: PLC0415 - rule 3
 
     now = Clock().wall()
-    unused = PolicyUse(loaded.settings.store.path).read([policy.name for policy in loaded.policies.policies], now)
+    unused = PolicyUse(place_of(loaded.settings.store)).read([policy.name for policy in loaded.policies.policies], now)
     sys.stdout.write(f"{listed(loaded, now, unused)}\n")
 
 

@@ -15,7 +15,7 @@ from gateway.config.table import follow
 
 __all__ = ["PENDING", "pending"]
 
-PENDING: tuple[Place, ...] = (("server", "workers"),)
+PENDING: tuple[Place, ...] = ()
 
 
 def pending(tree: dict[str, Any]) -> Iterator[Finding]:

@@ -84,7 +84,7 @@ class Outflow:
             "forwarders": list(telemetry.forwarders.copy()),
             "doubtful": list(telemetry.doubtful.copy()),
             "warnings": list(self._warnings()),
-            "process": _process(),
+            "process": tuple(_process()),
         }
 
     def _more(self, name: str, value: Any) -> Any:
@@ -92,10 +92,11 @@ class Outflow:
         before, self._before[name] = self._before.get(name), value
         return _difference(value, before)
 
-    def _latest(self) -> list[tuple[str, Refused]]:
+    def _latest(self) -> list[tuple[str, tuple[Any, ...]]]:
         found = []
         while self._refused:
-            found.append(self._refused.popleft())
+            tenant, refused = self._refused.popleft()
+            found.append((tenant, tuple(refused)))
         return found
 
 

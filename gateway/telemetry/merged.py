@@ -63,6 +63,10 @@ class Merged:
         """Return what they warn of, each sentence once."""
         return list(dict.fromkeys(warning for frame in self.frames() for warning in frame["warnings"]))
 
+    def cause(self) -> str:
+        """Return why the store does not answer one of them, empty if it answers all."""
+        return next((cause for frame in self.frames() if (cause := str(frame.get("cause", "")))), "")
+
     def value(self, name: str) -> Any:
         """Return a gauge; None if no living process has it."""
         found = [frame["gauges"] for frame in self.frames() if name in frame["gauges"]]
