@@ -42,7 +42,7 @@ from gateway.stores.guard import GuardedStore
 from gateway.stores.memory import Backstop, MemoryStore
 from gateway.stores.usage import PolicyUse
 from gateway.telemetry import Telemetry
-from gateway.telemetry.fleet import Fleet
+from gateway.telemetry.fleet import open_fleet
 from policies.kernels.fairshare import Shares
 from policies.policy import Mode, PolicySet, Sized
 
@@ -71,7 +71,6 @@ class Gateway:
         self._clock = clock = Clock()
         self.settings = settings
         self.telemetry = Telemetry(settings, policies, clock)
-        self.telemetry.summarises = showing
         # Who decides nothing takes no part in the leases of a shared store.
         self.store = (
             open_store(settings, policies, clock.now, backstop)
@@ -98,20 +97,7 @@ class Gateway:
         self.health = Health(settings, policies, self.telemetry, clock, map(str, loaded.warnings))
         self.health.policies = lambda: self.pipeline.policies
         self.dashboard = self._dashboard()
-        self.admin = build_admin(
-            settings,
-            lambda: self.pipeline.policies,
-            self.telemetry,
-            self.health,
-            clock,
-            self.identity.jobs,
-            [
-                *self.dashboard.routes(),
-                *act_routes(self.acts, lambda: self.pipeline.policies, self.telemetry, clock, self._store_standing),
-                *reload_routes(self._asked),
-            ],
-            self.history,
-        )
+        self.admin = self._admin()
         if deciding:
             self.telemetry.follow(self.history.offer)
             self.history.tenants_now = self.telemetry.slot_now
@@ -125,17 +111,43 @@ class Gateway:
         self.sockets: Sockets
         self._upstreams: Mapping[str | None, Upstream] = {}
         self._gauges()
-        self.fleet = self._fleet() if showing else None
+        self.fleet = open_fleet(self.telemetry, settings.store) if showing else None
         self._usage = PolicyUse(self._place)
         self._canary = Canary(settings)
+        self._watched(showing=showing)
+
+    def _watched(self, *, showing: bool) -> None:
+        """Let health tell of what may go wrong, and what is looked at every minute be looked at."""
         self.health.sources += [
             self.identity.warnings, self._usage.warnings, self.acts.warnings, self.history.warnings,
         ]  # fmt: skip
+        if self.fleet is not None:
+            self.health.sources.append(self.fleet.warnings)
         self.health.unused = lambda: self._usage.unused
         self.identity.minutely.append(self._note_use)
         if showing:
             self.identity.minutely.append(lambda: self._canary.run(self.pipeline.policies))
         self.telemetry.gauges.canary_ok = lambda: self._canary.found
+        self.telemetry.summarises = showing
+
+    def _admin(self) -> Starlette:
+        def policies() -> PolicySet:
+            return self.pipeline.policies
+
+        return build_admin(
+            self.settings,
+            policies,
+            self.telemetry,
+            self.health,
+            self._clock,
+            self.identity.jobs,
+            [
+                *self.dashboard.routes(),
+                *act_routes(self.acts, policies, self.telemetry, self._clock, self._store_standing),
+                *reload_routes(self._asked),
+            ],
+            self.history,
+        )
 
     async def start(self) -> None:
         """Open the upstreams and serve; to be called on the data plane's loop."""
@@ -245,17 +257,6 @@ class Gateway:
         self.telemetry.tenants.advance(self._clock.now())
         self.history.stop()
         self.acts.close()
-
-    def _fleet(self) -> Fleet | None:
-        """Return what keeps the figures of all instances on the store, None where there is one instance."""
-        if self.settings.store.url == "memory:":
-            return None
-        fleet = Fleet(self.telemetry)
-        self.telemetry.scope = lambda: fleet.scope
-        self.telemetry.instances = fleet.instances
-        self.telemetry.gauges.instances = lambda: 1 + len(fleet.others())
-        self.health.sources.append(fleet.warnings)
-        return fleet
 
     def _dashboard(self) -> Dashboard:
         shares = self.store.backstop

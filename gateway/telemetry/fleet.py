@@ -29,13 +29,15 @@ from typing import Any, NamedTuple, Protocol
 
 import orjson
 
+from gateway.config.sections import StoreSection
 from gateway.errors import GatewayError
+from gateway.stores.stream import Entry, Stream
 from gateway.telemetry.frames import MOMENTARY, asked
 from gateway.telemetry.recorder import Telemetry
 from gateway.telemetry.tap import Delta, Tap, fold, pour
 from policies.units import SECOND, Micros
 
-__all__ = ["EVERY_SECONDS", "Exchange", "Fleet", "Told"]
+__all__ = ["EVERY_SECONDS", "Exchange", "Fleet", "open_fleet"]
 
 _LOG = logging.getLogger("evenhand.fleet")
 
@@ -49,18 +51,10 @@ _TENANTS = 5_000
 _REST = (2, 4, 10)
 
 
-class Told(NamedTuple):
-    """One entry: whose it is, its number, and what it says."""
-
-    instance: str
-    number: int
-    body: bytes
-
-
 class Exchange(Protocol):
     """What entries go through. Raises GatewayError when the store does not answer."""
 
-    def trade(self, own: Told) -> list[Told]:
+    def trade(self, instance: str, number: int, body: bytes) -> list[Entry]:
         """Add an entry and return those that were added since the last time, by anybody."""
         ...
 
@@ -80,7 +74,7 @@ class Fleet:
         self._exchange = exchange
         self._tap = Tap(telemetry.tenants)
         self._waiting: dict[str, dict[tuple[int, int, str], int]] = {}
-        self._sending: Told | None = None
+        self._sending: Entry | None = None
         self._sent = 0
         self._others: dict[str, _Instance] = {}
         self._failures = 0
@@ -140,14 +134,14 @@ class Fleet:
             self._resting -= 1
             return
         try:
-            told = self._exchange.trade(self._entry())
+            told = self._exchange.trade(*self._entry())
         except GatewayError as error:
             self._failed(str(error))
             return
         self._sending = None
         self.fault, self._failures = "", 0
         for one in told:
-            self._hear(one, now)
+            self._hear(*one, now)
         for name in [name for name, one in self._others.items() if now - one.heard_us > _REMEMBERED]:
             del self._others[name]
 
@@ -170,7 +164,7 @@ class Fleet:
         self._resting = _REST[min(self._failures, len(_REST) - 1)]
         self._failures += 1
 
-    def _entry(self) -> Told:
+    def _entry(self) -> Entry:
         """Return the entry that is not known to have been written, or else a new one."""
         if self._sending is None:
             counts: Delta = {}
@@ -178,21 +172,30 @@ class Fleet:
                 counts[tenant] = [(*what, count) for what, count in self._waiting.pop(tenant).items()]
             self._sent += 1
             body = zlib.compress(orjson.dumps({"counts": counts, "gauges": self._gauges()}), 1)
-            self._sending = Told(self.name, self._sent, body)
+            self._sending = (self.name, self._sent, body)
         return self._sending
 
-    def _hear(self, one: Told, now: Micros) -> None:
-        if one.instance == self.name:
-            return
-        known = self._others.get(one.instance)
-        if known is not None and one.number <= known.number:
+    def _hear(self, instance: str, number: int, body: bytes, now: Micros) -> None:
+        known = self._others.get(instance)
+        if instance == self.name or (known is not None and number <= known.number):
             return
         with contextlib.suppress(ValueError, KeyError, zlib.error):  # written by another version of us
-            said = orjson.loads(zlib.decompress(one.body))
-            self._others[one.instance] = _Instance(one.number, now, said["gauges"])
+            said = orjson.loads(zlib.decompress(body))
+            self._others[instance] = _Instance(number, now, said["gauges"])
             pour(said["counts"], self._telemetry.shown.ledger, now)
 
     def _gauges(self) -> dict[str, Any]:
         gauges = self._telemetry.gauges
         found = {name: asked(gauges, name) for name in (*MOMENTARY, "workers") if name != "jwks_age_seconds"}
         return {name: value for name, value in found.items() if value is not None}
+
+
+def open_fleet(telemetry: Telemetry, section: StoreSection) -> Fleet | None:
+    """Return the fleet on a store, None on one that no two processes share; telemetry shows it from now on."""
+    if section.url == "memory:":
+        return None
+    fleet = Fleet(telemetry, Stream(section))
+    telemetry.scope = lambda: fleet.scope
+    telemetry.instances = fleet.instances
+    telemetry.gauges.instances = lambda: 1 + len(fleet.others())
+    return fleet
