@@ -35,8 +35,12 @@ SURE: Micros = SECOND
 _RICH = 1 / 16
 #: A bucket found empty is paced if so many costs flow in meanwhile.
 _PACED_COSTS = 4.0
-#: How fast demand that has gone is forgotten, per round.
-_FADE = 0.5
+#: Demand of so many costs in a round is believed at once, and half of it forgotten in each round without; what is less
+#: may be chance, and counts for `_SLOW` a round, or every caller that comes once would have units lie idle here.
+_PLENTY = 4.0
+_FAST, _SLOW = 0.5, 0.1
+#: Whoever was refused is asked for by rounds if so much of its cost is in demand in a round.
+_STEADY = 0.5
 #: How much of what was leased before counts in who had how much, at each ask.
 _RECENT = 0.8
 
@@ -62,9 +66,13 @@ class Side:
         self.dry_cost = 0.0
 
     def turn(self) -> None:
-        """Take the last round's demand into account; a rise at once, a fall slowly."""
+        """Take the last round's demand into account."""
         asked, self.asked = self.asked, 0.0
-        self.pace = asked if asked > self.pace else self.pace + _FADE * (asked - self.pace)
+        plenty = _PLENTY * self.cost
+        if asked > self.pace:
+            self.pace = asked if asked >= plenty else self.pace + _SLOW * (asked - self.pace)
+        else:
+            self.pace += (_FAST if self.pace >= plenty else _SLOW) * (asked - self.pace)
 
     def target(self, most: RequestUnits) -> RequestUnits:
         """Return how much to hold: some rounds of demand, in whole costs, no more than `most`."""
@@ -231,7 +239,8 @@ class Pocket:
         if partly and cost > 0.0:
             pace = self.pace()
             if self.rate_us * pace >= _PACED_COSTS * cost and side.dry_until < now + pace:
-                side.dry_until, side.dry_cost = now + pace, cost
+                # Rounds ask before it is over, and the answer is there before.
+                side.dry_until, side.dry_cost = now + pace + ROUND // 2, cost
 
     def pace(self) -> Micros:
         """Return how long a bucket that was found empty is left alone: not so long that it could be full again."""
@@ -264,10 +273,10 @@ class Pocket:
 
     def _wants(self, side: Side, now: Micros) -> bool:
         """Return whether to ask ahead for one side, or whether it may have what it could not."""
-        if side.short > side.units:
-            return now >= min(side.dry_until - ROUND - ROUND // 2, self.at + SURE // 2)
-        if now < side.dry_until - ROUND - ROUND // 2 or side.pace <= 0.0:
+        if now < side.dry_until - 3 * ROUND // 4 and now < self.at + SURE // 2:
             return False
+        if side.short > side.units and side.pace >= _STEADY * side.short:
+            return True
         return side.units < LOW_WATER * side.pace and side.target(self.most(side)) >= side.units + side.cost
 
     def give_up(self) -> None:
