@@ -21,6 +21,8 @@ SEATS_FOR: Micros = 2 * SECOND
 _RENEW_AT: Micros = SECOND
 #: Seats that nobody used so long go back.
 _KEPT: Micros = SECOND
+#: Of a roomy limit as many again are held as are in use, but no more than this part of it.
+_SPARE = 16
 #: After an answer that there are no more, the store is asked again no sooner.
 _FULL_FOR: Micros = SECOND // 10
 
@@ -70,17 +72,21 @@ class Place:
         """Return how many seats to hold: those in use, and for a while those used of late unless others wait."""
         if now >= self.peak_at + _KEPT:
             self.peak, self.peak_at = self.in_use, now
-        kept = self.in_use if self.wanted else max(self.peak, self.in_use)
-        return min(self.limit, kept)
+        kept = max(self.peak, self.in_use)
+        if self.wanted or not kept:
+            return min(self.limit, self.in_use)
+        return min(self.limit, kept + min(self.limit // _SPARE, kept))
 
     def claim(self, waiting: Seats, now: Micros) -> tuple[Seats, Seats]:
         """Return what to tell the store: seats held until it answers, and seats wanted, `waiting` for some included."""
         if now >= self.until:
             self.allowed = 0
-        target = self.target(now)
-        self.allowed = min(self.allowed, max(target, self.in_use + waiting))
+        if self.in_use + waiting > self.peak:
+            self.peak, self.peak_at = self.in_use + waiting, now
+        want = max(self.target(now), min(self.limit, self.in_use + waiting))
+        self.allowed = min(self.allowed, want)
         self._sent = now
-        return max(self.allowed, self.in_use), min(self.limit, max(target, self.in_use + waiting))
+        return max(self.allowed, self.in_use), want
 
     def due(self, now: Micros) -> bool:
         """Return whether a round has to ask: the end is near, or there is something to give back."""

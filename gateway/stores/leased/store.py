@@ -63,9 +63,10 @@ class LeasedStore:
         self._desk.again = self._again
         self._asking = Asking(ledger, self._desk, turns, now)
         self._rounds = Rounds(self._asking, turns, now, phase)
-        #: The last plan that was found to be known, and when: it is taken next.
+        #: The last plan that was found to be known, and when: it is taken next. With its pockets, if they cover it.
         self._sure: Plan | None = None
         self._sure_at: Micros = 0
+        self._found: list[Pocket] | None = None
         self._reckon(policies)
 
     def _reckon(self, policies: PolicySet) -> None:
@@ -113,7 +114,8 @@ class LeasedStore:
 
         What is returned takes the wish back.
         """
-        lacks = self._lacks(plan, now)
+        self._found = self._covered(plan, now)
+        lacks = self._lacks(plan, now) if self._found is None else None
         if lacks is None:
             self._sure, self._sure_at = plan, now
             return None
@@ -122,6 +124,27 @@ class LeasedStore:
         waiter = self._desk.open(plan, resume, now)
         self._wish(lacks, waiter)
         return lambda: self._desk.leave(waiter)
+
+    def _covered(self, plan: Plan, now: Micros) -> list[Pocket] | None:
+        """Return the pockets of all own charges, if they and the seats that are held cover `plan`, else None.
+
+        What is nearly always so, written out: calls take half as long again.
+        """
+        get = self._pockets.get
+        found: list[Pocket] = []
+        for charge in plan.own:
+            pocket = get(charge.bucket)
+            if pocket is None or pocket.burst != charge.burst or pocket.rate_us != charge.rate_us:
+                return None
+            units = pocket.low.units if charge.low else pocket.high.units + pocket.low.units
+            if units < charge.cost:
+                return None
+            found.append(pocket)
+        for seat in plan.seats:
+            place = self._places.get(seat.holder)
+            if place is None or place.limit != seat.seats or not place.free(now):
+                return None
+        return None if plan.holds else found
 
     def _again(self, waiter: Waiter, now: Micros) -> bool:
         """Let a waiter wait on, if what came was not for it; returns whether it does."""
@@ -167,12 +190,16 @@ class LeasedStore:
 
     def take(self, plan: Plan, now: Micros) -> Reading:
         """Take every enforced charge and seat of `plan` at `now`, or nothing; then ask the shadow charges."""
+        found = self._found if plan is self._sure and now == self._sure_at else None
         self._sure = None
-        found: list[Pocket] = []
         tokens: list[RequestUnits] = []
-        refused = self._look(plan, now, found, tokens)
-        if refused:
-            return Reading(tuple(refused), tuple(tokens))
+        if found is None:
+            found = []
+            refused = self._look(plan, now, found, tokens)
+            if refused:
+                return Reading(tuple(refused), tuple(tokens))
+        else:
+            _count(plan, now, found, tokens)
         over = False
         if plan.share is not None:
             share = self._backstop.take(plan.share, now)
@@ -206,19 +233,12 @@ class LeasedStore:
             pocket = get(charge.bucket)
             if pocket is None or pocket.burst != charge.burst or pocket.rate_us != charge.rate_us:
                 pocket = self._table.pocket(charge, now, found)
-            if charge.low:
-                side = pocket.low
-                units = side.units
-            else:
-                side = pocket.high
-                units = side.units + pocket.low.units
-            side.asked += charge.cost
-            left = units + side.rest + pocket.rate_us * (now - pocket.at)
+            units = pocket.low.units if charge.low else pocket.high.units + pocket.low.units
             if units < charge.cost:
                 wait = self._refusal(pocket, charge, now)
                 (refused if wait else unknown).append(Refusal(charge.limit, wait or ROUND))
             found.append(pocket)
-            tokens.append(left if left < pocket.burst else pocket.burst)  # noqa: FURB136 - min() is a call
+        _count(plan, now, found, tokens)
         for seat in plan.seats:
             place = self._places.get(seat.holder) or self._table.place(seat)
             if not place.free(now):
@@ -228,7 +248,7 @@ class LeasedStore:
         return refused or unknown
 
     def _refusal(self, pocket: Pocket, charge: Charge, now: Micros) -> Micros:
-        """Return the wait of a charge that a pocket does not cover, 0 if unknown, and have the next round know of it."""
+        """Return the wait of a charge that a pocket does not cover, 0 if unknown, and have rounds know of it."""
         side = pocket.low if charge.low else pocket.high
         side.cost = charge.cost
         wait = pocket.known(charge, now)
@@ -341,3 +361,17 @@ class LeasedStore:
     def close(self) -> None:
         """Give back what is held, as far as the store hears it."""
         self._asking.leave()
+
+
+def _count(plan: Plan, now: Micros, found: list[Pocket], tokens: list[RequestUnits]) -> None:
+    """Mark the demand of `plan` on the pockets found, and append what its class could take of each to `tokens`."""
+    for charge, pocket in zip(plan.own, found, strict=False):
+        if charge.low:
+            side = pocket.low
+            left = side.units
+        else:
+            side = pocket.high
+            left = side.units + pocket.low.units
+        side.asked += charge.cost
+        left += side.rest + pocket.rate_us * (now - pocket.at)
+        tokens.append(left if left < pocket.burst else pocket.burst)  # noqa: FURB136 - min() is a call
