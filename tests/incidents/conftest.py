@@ -1,12 +1,14 @@
-"""What the cases share: one scripted upstream a module, forgotten between tests."""
+"""What the cases share: one scripted upstream a module, forgotten between tests; one gateway that loses its store."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from tests.wire.lost import Lost, losing
 from tests.wire.origin import Origin, serving
+from tests.wire.redis import RedisServer
 
 __all__: list[str] = []
 
@@ -24,3 +26,19 @@ def up(origin: Origin) -> Iterator[Origin]:
     origin.forget()
     yield origin
     assert origin.faults == []
+
+
+@pytest.fixture(scope="session")
+def losing_store(tmp_path_factory: pytest.TempPathFactory, redis_process: RedisServer) -> Iterator[Lost]:
+    """Run one gateway whose store can be lost, for all tests of this process."""
+    redis_process.clear()
+    with losing(tmp_path_factory.mktemp("lost"), redis_process) as lost:
+        yield lost
+
+
+@pytest.fixture
+async def lost(losing_store: Lost) -> AsyncIterator[Lost]:
+    """Lend it with the store up, and leave it so."""
+    await losing_store.heal(within=5.0)
+    yield losing_store
+    await losing_store.heal(within=5.0)
