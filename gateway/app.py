@@ -23,8 +23,7 @@ from gateway.config import Loaded, Settings
 from gateway.config.sections import ServerSection, UpstreamSection
 from gateway.dashboard import Dashboard
 from gateway.errors import ConfigError, Fault
-from gateway.history.keeper import History
-from gateway.history.schema import history_path
+from gateway.history.kept import open_history
 from gateway.identity.live import Identity
 from gateway.identity.resolver import CredentialResolver
 from gateway.pipeline import Pipeline
@@ -40,6 +39,7 @@ from gateway.stores import open_store, place_of
 from gateway.stores.acts import Acts
 from gateway.stores.guard import GuardedStore
 from gateway.stores.memory import Backstop, MemoryStore
+from gateway.stores.registry import Registry
 from gateway.stores.usage import PolicyUse
 from gateway.telemetry import Telemetry
 from gateway.telemetry.fleet import open_fleet
@@ -80,8 +80,8 @@ class Gateway:
         self._place = place_of(settings.store)
         self.identity = Identity(settings, clock, self._place)
         self.acts = Acts(self._place, clock)
-        self.history = History(
-            history_path(settings.store.path),
+        self.history = open_history(
+            self._place,
             settings.store.max_keys,
             clock,
             lambda: self.pipeline.policies,
@@ -257,6 +257,11 @@ class Gateway:
         self.telemetry.tenants.advance(self._clock.now())
         self.history.stop()
         self.acts.close()
+
+    @property
+    def registries(self) -> Mapping[str, Registry]:
+        """What is put in while the gateway runs, by name."""
+        return {"jobs": self.identity.jobs.registry, "acts": self.acts.registry}
 
     def _dashboard(self) -> Dashboard:
         shares = self.store.backstop

@@ -202,15 +202,16 @@ def explain(
     from gateway.clock import Clock  # noqa: PLC0415 - rule 3
     from gateway.config.values import parse_id  # noqa: PLC0415 - rule 3
     from gateway.history.explain import explain as explained  # noqa: PLC0415 - rule 3
-    from gateway.history.schema import history_path  # noqa: PLC0415 - rule 3
+    from gateway.history.kept import archive_of  # noqa: PLC0415 - rule 3
+    from gateway.stores import place_of  # noqa: PLC0415 - rule 3
 
     tenant, slash, credential = name.partition("/")
     names = [_parsed("TENANT[/CREDENTIAL]", parse_id, unquote(part)) for part in (tenant, credential)[: 1 + len(slash)]]
     day = _parsed("--as-of", _day, as_of) if as_of else None
     loaded = _load(config)
-    path = history_path(loaded.settings.store.path)
+    archive = archive_of(place_of(loaded.settings.store))
     now = None if as_of else Clock().wall()
-    text = explained(loaded.policies, path, names[0], "".join(names[1:]), day, now)
+    text = explained(loaded.policies, archive, names[0], "".join(names[1:]), day, now)
     sys.stdout.write(f"{text}\n")
 
 

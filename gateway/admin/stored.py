@@ -20,7 +20,7 @@ from gateway.admin.paging import page
 from gateway.clock import Clock
 from gateway.errors import GatewayError
 from gateway.history.keeper import History
-from gateway.history.series import DAYS, Counted, Point, Series, Span
+from gateway.history.series import DAYS, Counted, Point, Span
 from gateway.telemetry.codebook import Codebook, Tally
 from gateway.telemetry.figures import Figures, Report, figures, report
 from gateway.telemetry.slots import Cells
@@ -51,7 +51,7 @@ class Stored:
         """Return the members of `/api/fairness` for a span, and the rows asked for."""
         start, end, now = self._span(request)
         try:
-            span, counts = Series(self._history.path).tenants(start, end, now)
+            span, counts = self._history.archive.series.tenants(start, end, now)
         except GatewayError as error:
             raise HTTPException(503, str(error)) from error
         made = _report(counts)
@@ -71,7 +71,7 @@ class Stored:
         """Return one tenant's `history` for a span, None if nothing was counted."""
         start, end, now = self._span(request)
         try:
-            span, step, found = Series(self._history.path).tenant(tenant, start, end, now)
+            span, step, found = self._history.archive.series.tenant(tenant, start, end, now)
         except GatewayError as error:
             raise HTTPException(503, str(error)) from error
         if not found:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from gateway.clock import Clock
 from gateway.errors import GatewayError
+from gateway.history.archive import FileArchive
 from gateway.history.explain import explain
 from gateway.history.keeper import History
-from gateway.history.series import Counted, Series
+from gateway.history.series import Counted
 from gateway.telemetry.codebook import Codebook, Tally
 from gateway.telemetry.figures import report
 from gateway.telemetry.slots import Cells
@@ -28,13 +28,11 @@ __all__ = ["SPANS", "Past"]
 
 #: Seconds to a point, and how many points.
 SPANS: Mapping[str, tuple[int, int]] = {"24h": (1800, 48), "90d": (86_400, 90)}
-#: There is no such file, so nothing has a past.
-_NOWHERE = Path("/nonexistent/history")
 _KEPT: Micros = 60 * SECOND
 
 
 class Past:
-    """Reads the history's file. Raises GatewayError where there is nothing to read."""
+    """Reads the history's archive. Raises GatewayError where there is nothing to read."""
 
     def __init__(self, history: History | None, clock: Clock) -> None:
         self._history = history
@@ -55,9 +53,9 @@ class Past:
 
     def explain(self, policies: PolicySet, tenant: str) -> list[str]:
         """Return the lines of `evenhand explain`; none of a tenant that nobody listed or saw."""
-        path = None if self._history is None else self._history.path
+        archive = FileArchive(None) if self._history is None else self._history.archive
         try:
-            return explain(policies, path or _NOWHERE, tenant).splitlines()
+            return explain(policies, archive, tenant).splitlines()
         except GatewayError:
             return []
 
@@ -65,7 +63,7 @@ class Past:
         if self._history is None:
             raise GatewayError("this process keeps no history")
         step, count = SPANS[window]
-        series = Series(self._history.path)
+        series = self._history.archive.series
         last = now // step * step
         columns: dict[str, list[Any]] = {"at": [], "aggregate": [], "worst": [], "tenant": []}
         for start in range(last - (count - 1) * step, now, step):

@@ -16,7 +16,7 @@ from gateway.clock import Clock
 from gateway.errors import GatewayError
 from gateway.history.identity import TENANT, Identity
 from gateway.history.keeper import History
-from gateway.history.pasts import FilePasts, opened
+from gateway.history.pasts import Readable
 from policies.policy import PolicySet
 from policies.request import Kind, Principal
 from policies.sizing import effective_key, effective_tenant
@@ -30,7 +30,7 @@ _DAY_MS = 86_400_000
 
 
 class Peaks:
-    """Reads the history's file. Raises GatewayError where there is nothing to read."""
+    """Reads the history's archive. Raises GatewayError where there is nothing to read."""
 
     def __init__(self, history: History | None, clock: Clock) -> None:
         self._history = history
@@ -59,10 +59,10 @@ class Peaks:
         }
 
     @contextmanager
-    def _opened(self) -> Iterator[FilePasts]:
-        if self._history is None or self._history.path is None:
+    def _opened(self) -> Iterator[Readable]:
+        if self._history is None:
             raise GatewayError("this process keeps no history")
-        with opened(self._history.path) as pasts:
+        with self._history.archive.pasts() as pasts:
             yield pasts
 
 

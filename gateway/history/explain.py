@@ -3,21 +3,19 @@
 Rules
 1. What is said is what the planner asks: `policies.sizing` over the numbers in force on the day.
 2. The terms are those that were written when the number was made, and add up to it.
-3. A file that is not there is no error: then nothing has a past yet.
+3. An archive that is not there is no error: then nothing has a past yet.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 from gateway.errors import GatewayError
+from gateway.history.archive import Archive
 from gateway.history.identity import Identity, tenant_identity
-from gateway.history.provenance import date_of, paragraph, read, spelt
-from gateway.history.schema import reader
+from gateway.history.provenance import date_of, paragraph, spelt
 from policies.exempt import Standing, standing
 from policies.policy import Mode, PolicySet, Sized
 from policies.request import Kind, Principal
@@ -37,7 +35,7 @@ _FROM = {
 
 def explain(
     policies: PolicySet,
-    path: Path,
+    archive: Archive,
     tenant: str,
     credential: str = "",
     day: int | None = None,
@@ -47,12 +45,11 @@ def explain(
 
     With `now`, of the wall clock, exemptions of the configuration that are in force are told; they have no past.
     """
-    past = _Past(path, day)
     tenant_name = tenant_identity(tenant)
     identities = _candidates(tenant, credential) if credential else [tenant_name]
-    known = {one.name: sized for one in (*identities, tenant_name) if (sized := past.number(one)) is not None}
+    known = {one.name: sized for one in (*identities, tenant_name) if (sized := archive.number(one, day)) is not None}
     identity = next((one for one in identities if one.name in known), identities[0])
-    if not _listed(policies, tenant, credential) and not past.seen(identity):
+    if not _listed(policies, tenant, credential) and not archive.seen(identity):
         raise GatewayError(f"{_label(tenant, credential)}: neither configured nor seen")
     policies = replace(policies, sized=known)
     principal = identity.principal()
@@ -62,35 +59,9 @@ def explain(
         raised = _raised(standing(policies, "key" if credential else "tenant", effective.quota, principal, now))
         lines[1:1] = raised
     if not credential:
-        lines += _credentials(policies, past, tenant)
+        lines += _credentials(policies, archive, tenant, day)
     asof = "" if day is None else f", as of {date_of(day)}"
     return "\n".join([f"{_label(tenant, credential)}{asof}: {lines[0]}", *lines[1:]])
-
-
-class _Past:
-    """The file, asked for a few names; without one everything is unknown."""
-
-    def __init__(self, path: Path, day: int | None) -> None:
-        self._path = path
-        self._day = 2**31 if day is None else day
-
-    def number(self, identity: Identity) -> Sized | None:
-        row = self._row(
-            "SELECT step.sized FROM step JOIN key ON key.id = step.key WHERE key.name = ? AND step.day <= ? "
-            "ORDER BY step.day DESC LIMIT 1",
-            (identity.name, self._day),
-        )
-        return None if row is None else read(row)
-
-    def seen(self, identity: Identity) -> bool:
-        return self._row("SELECT name FROM key WHERE name = ?", (identity.name,)) is not None
-
-    def _row(self, query: str, values: tuple[object, ...]) -> str | None:
-        if not self._path.exists():
-            return None
-        with contextlib.closing(reader(self._path)) as connection:
-            row = connection.execute(query, values).fetchone()
-        return None if row is None else str(row[0])
 
 
 def _candidates(tenant: str, credential: str) -> list[Identity]:
@@ -143,14 +114,14 @@ def _arithmetic(sized: Sized) -> Iterator[str]:
     yield f"  = {total / NANO:.10g} request units per second, burst {sized.next_quota.burst:g}"
 
 
-def _credentials(policies: PolicySet, past: _Past, tenant: str) -> Iterator[str]:
+def _credentials(policies: PolicySet, archive: Archive, tenant: str, day: int | None) -> Iterator[str]:
     rules = policies.tenants.get(tenant)
     if rules is None or not rules.credentials:
         return
     yield ""
     for name in rules.credentials:
         identity = Identity.of(Principal(Kind.USER, tenant, name))
-        sized = past.number(identity)
+        sized = archive.number(identity, day)
         known = dict(policies.sized) if sized is None else {**policies.sized, identity.name: sized}
         effective = effective_key(replace(policies, sized=known), identity.principal())
         yield f"  {_label(tenant, name)}: {next(_said(effective, None))}"

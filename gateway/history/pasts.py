@@ -6,16 +6,29 @@ import contextlib
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol
 
 from gateway.history.identity import TENANT, Identity
 from gateway.history.packing import unpack_day
 from gateway.history.provenance import read
 from gateway.history.schema import reader
-from gateway.history.sizer import Known
+from gateway.history.sizer import Known, Pasts
 from policies.policy import Sized
 from policies.sizing_past import MEMORY_DAYS, Day, Step
 
-__all__ = ["FilePasts", "opened"]
+__all__ = ["FilePasts", "Readable", "opened"]
+
+
+class Readable(Pasts, Protocol):
+    """What is written of keys, asked for one by one."""
+
+    def of_tenant(self, tenant: str) -> list[tuple[int, Identity]]:
+        """Return number and identity of a tenant as a whole, if there is one, and of its keys by name."""
+        ...
+
+    def past(self, key: int) -> tuple[list[Day], list[Step]]:
+        """Return the days of a key and the numbers it had, each in order."""
+        ...
 
 
 class FilePasts:

@@ -1,7 +1,7 @@
 """Reading the stored series: who was offered what, and refused by which limit, between two instants.
 
 Rules
-1. Each question opens the file for itself, to read: any thread may ask, and nobody waits for the writer.
+1. Each question opens its source for itself, to read: any thread may ask, and nobody waits for the writer.
 2. A span is made of whole days, whole five minutes, and slots of ten seconds, the coarsest that fit: a quarter of a
    year over a thousand tenants reads as many rows as a quarter has days. Slots are kept for a day, so older ends are
    rounded outwards to five minutes.
@@ -12,16 +12,22 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from gateway.errors import GatewayError
 from gateway.history.books import DAY_SLOTS
+from gateway.history.identity import TENANT
 from gateway.history.packing import unpack_counts
 from gateway.history.schema import reader
 
-__all__ = ["DAYS", "Counted", "Part", "Point", "Series", "Span", "parts"]
+__all__ = [
+    "DAYS", "Counted", "FileSource", "Part", "Point", "Row", "Series", "Source", "Span", "Who", "file_source", "parts",
+    "rounded",
+]  # fmt: skip
 
 #: Days of series that are kept.
 DAYS = 90
@@ -32,6 +38,10 @@ _FINE, _MEDIUM = 2 * 3600, 8 * 86_400
 
 #: (tally, limit) -> how often.
 Counted = dict[tuple[int, str], int]
+#: Kind, tenant and credential of a key, or of a tenant as a whole.
+Who = tuple[str, str, str]
+#: A row's place among those of its table, whose it is, and its counts as they are packed.
+Row = tuple[int, int, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,24 +100,55 @@ def parts(span: Span, folded: int, *, coarsest: int = _SLOTS_PER_DAY) -> Iterato
                 break
 
 
-class Series:
-    """The stored series of one file. Raises GatewayError where there is nothing to read."""
+class Source(Protocol):
+    """Where counts are written. `meanings` are (tally, limit) by number; five minutes below `folded` are added up."""
 
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
+    folded: int
+    meanings: Mapping[int, tuple[int, str]]
+
+    def tenants(self) -> Mapping[int, str]:
+        """Return the tenants as a whole, by number."""
+        ...
+
+    def keys(self, tenant: str) -> Mapping[int, tuple[str, str]]:
+        """Return (kind, credential) of a tenant and of its keys, by number."""
+        ...
+
+    def rows(self, part: Part) -> Iterable[Row]:
+        """Yield what is written of tenants, and perhaps of others, in a run of rows."""
+        ...
+
+    def rows_of(self, part: Part, keys: Iterable[int]) -> Iterable[Row]:
+        """Yield what is written of some keys."""
+        ...
+
+    def unwritten(self, span: Span) -> Iterable[tuple[int, Mapping[Who, Counted]]]:
+        """Yield slots of a span that no row holds yet, and what is known of them already."""
+        ...
+
+
+class Series:
+    """The stored series. Raises GatewayError where there is nothing to read."""
+
+    def __init__(self, opener: Callable[[], AbstractContextManager[Source]]) -> None:
+        self._opener = opener
 
     def tenants(self, start: int, end: int, now: int) -> tuple[Span, dict[str, Counted]]:
         """Return what was counted of each tenant between two instants, and the span that this is true of."""
         span = rounded(start, end, now)
-        with self._open() as connection:
-            meanings = _meanings(connection)
-            names = dict(connection.execute("SELECT id, tenant FROM key WHERE kind = 'tenant'"))
+        with self._opener() as source:
+            names = source.tenants()
             found: dict[int, dict[int, int]] = {}
-            for part in parts(span, _folded(connection)):
-                for _, key, counts in _rows(connection, part):
+            for part in parts(span, source.folded):
+                for _, key, counts in source.rows(part):
                     if key in names:
                         _add(found.setdefault(key, {}), counts)
-        return span, {names[key]: _named(counts, meanings) for key, counts in found.items()}
+            told = {names[key]: _named(counts, source.meanings) for key, counts in found.items()}
+            for _, fresh in source.unwritten(span):
+                for (kind, tenant, _), counted in fresh.items():
+                    if kind == TENANT:
+                        _sum(told.setdefault(tenant, {}), counted)
+        return span, told
 
     def tenant(
         self, tenant: str, start: int, end: int, now: int
@@ -117,37 +158,85 @@ class Series:
         length = 10 * (span.last - span.first)
         step = 1 if length <= _FINE else _SLOTS_PER_FIVE if length <= _MEDIUM else _SLOTS_PER_DAY
         found: dict[tuple[str, str], dict[int, dict[int, int]]] = {}
-        with self._open() as connection:
-            meanings = _meanings(connection)
-            rows = connection.execute("SELECT id, kind, credential FROM key WHERE tenant = ?", (tenant,))
-            keys = {number: (kind, credential) for number, kind, credential in rows}
-            for part in parts(span, _folded(connection), coarsest=step):
-                for place, key, counts in _rows_of(connection, part, keys):
+        with self._opener() as source:
+            keys = source.keys(tenant)
+            for part in parts(span, source.folded, coarsest=step):
+                for place, key, counts in source.rows_of(part, keys):
                     at = place * part.grain // step * step * 10
                     _add(found.setdefault(keys[key], {}).setdefault(at, {}), counts)
+            told = {
+                name: {at: _named(counts, source.meanings) for at, counts in points.items()}
+                for name, points in found.items()
+            }
+            for slot, fresh in source.unwritten(span):
+                for (kind, whose, credential), counted in fresh.items():
+                    if whose == tenant:
+                        at = slot // step * step * 10
+                        _sum(told.setdefault((kind, credential), {}).setdefault(at, {}), counted)
         return span, step * 10, {
-            name: [Point(at, _named(points[at], meanings)) for at in sorted(points)] for name, points in found.items()
+            name: [Point(at, points[at]) for at in sorted(points)] for name, points in told.items()
         }  # fmt: skip
 
-    @contextlib.contextmanager
-    def _open(self) -> Iterator[sqlite3.Connection]:
-        if self._path is None:
-            raise GatewayError("the history of this process is kept in memory only, so there are no stored series")
-        try:
-            with contextlib.closing(reader(self._path)) as connection:
-                yield connection
-        except sqlite3.Error as error:
-            raise GatewayError(f"{self._path}: the history cannot be read: {error}") from error
+
+def _add(total: dict[int, int], counts: bytes) -> None:
+    for meaning, count in unpack_counts(counts):
+        total[meaning] = total.get(meaning, 0) + count
 
 
-def _folded(connection: sqlite3.Connection) -> int:
-    row = connection.execute("SELECT value FROM meta WHERE name = 'five'").fetchone()
-    return int(row[0]) if row else 0
+def _sum(total: Counted, more: Mapping[tuple[int, str], int]) -> None:
+    for what, count in more.items():
+        total[what] = total.get(what, 0) + count
 
 
-def _meanings(connection: sqlite3.Connection) -> dict[int, tuple[int, str]]:
-    rows = connection.execute('SELECT id, tally, "limit" FROM meaning')
-    return {number: (tally, limit) for number, tally, limit in rows}
+def _named(counts: Mapping[int, int], meanings: Mapping[int, tuple[int, str]]) -> Counted:
+    return {meanings[meaning]: count for meaning, count in counts.items() if meaning in meanings}
+
+
+class FileSource:
+    """The counts in a file. Raises sqlite3.Error as it comes."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        row = connection.execute("SELECT value FROM meta WHERE name = 'five'").fetchone()
+        self.folded = int(row[0]) if row else 0
+        rows = connection.execute('SELECT id, tally, "limit" FROM meaning')
+        self.meanings: Mapping[int, tuple[int, str]] = {number: (tally, limit) for number, tally, limit in rows}
+
+    def tenants(self) -> Mapping[int, str]:
+        """Return the tenants as a whole, by number."""
+        return dict(self._connection.execute("SELECT id, tenant FROM key WHERE kind = 'tenant'"))
+
+    def keys(self, tenant: str) -> Mapping[int, tuple[str, str]]:
+        """Return (kind, credential) of a tenant and of its keys, by number."""
+        rows = self._connection.execute("SELECT id, kind, credential FROM key WHERE tenant = ?", (tenant,))
+        return {number: (kind, credential) for number, kind, credential in rows}
+
+    def rows(self, part: Part) -> Iterable[Row]:
+        """Yield what is written of everybody in a run of rows."""
+        return self._connection.execute(_SPANS[part.table], (part.first, part.last))
+
+    def rows_of(self, part: Part, keys: Iterable[int]) -> Iterator[Row]:
+        """Look each row up by itself: a tenant's few among everybody's many."""
+        numbers = sorted(keys)
+        for place in range(part.first, part.last):
+            for key in numbers:
+                yield from self._connection.execute(_POINTS[part.table], (place, key))
+
+    def unwritten(self, span: Span) -> Iterable[tuple[int, Mapping[Who, Counted]]]:
+        """Yield nothing: the slot under way has its rows."""
+        return ()
+
+
+@contextlib.contextmanager
+def file_source(path: Path | None) -> Iterator[FileSource]:
+    """Open a file to read beside its writer. Raises GatewayError."""
+    if path is None:
+        raise GatewayError("the history of this process is kept in memory only, so there are no stored series")
+    try:
+        with contextlib.closing(reader(path)) as connection:
+            yield FileSource(connection)
+    except sqlite3.Error as error:
+        raise GatewayError(f"{path}: the history cannot be read: {error}") from error
 
 
 _SPANS = {
@@ -160,26 +249,3 @@ _POINTS = {
     "five": "SELECT slot, key, counts FROM five WHERE slot = ? AND key = ?",
     "total": "SELECT day, key, counts FROM total WHERE day = ? AND key = ?",
 }
-
-_Row = tuple[int, int, bytes]
-
-
-def _rows(connection: sqlite3.Connection, part: Part) -> Iterable[_Row]:
-    return connection.execute(_SPANS[part.table], (part.first, part.last))
-
-
-def _rows_of(connection: sqlite3.Connection, part: Part, keys: Iterable[int]) -> Iterator[_Row]:
-    """Look each row up by itself: a tenant's few among everybody's many."""
-    numbers = sorted(keys)
-    for place in range(part.first, part.last):
-        for key in numbers:
-            yield from connection.execute(_POINTS[part.table], (place, key))
-
-
-def _add(total: dict[int, int], counts: bytes) -> None:
-    for meaning, count in unpack_counts(counts):
-        total[meaning] = total.get(meaning, 0) + count
-
-
-def _named(counts: dict[int, int], meanings: dict[int, tuple[int, str]]) -> Counted:
-    return {meanings[meaning]: count for meaning, count in counts.items() if meaning in meanings}

@@ -21,12 +21,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from gateway.history.archive import FileArchive
 from gateway.history.books import Books
 from gateway.history.identity import Identity, tenant_identity
 from gateway.history.meter import SLOT, Meter
 from gateway.history.packing import pack_counts, pack_day
 from gateway.history.schema import connect
-from gateway.history.series import Series
 from policies.request import Kind, Principal
 from policies.sizing_past import Day, Peak, Step
 
@@ -241,11 +241,11 @@ def main(keys: int = 10_000, series_keys: int = 1_000) -> int:
             ("ten minutes of last week", now - 7 * 86_400, 600), ("90 days", now - 90 * 86_400, 90 * 86_400),
         ):  # fmt: skip
             began = time.perf_counter()
-            _, found = Series(path).tenants(start, start + length, now)
+            _, found = FileArchive(path).series.tenants(start, start + length, now)
             took = (time.perf_counter() - began) * 1000
             told(f"who was shed in {what}, {len(found)} tenants   {took:.0f} ms", ok=took < 200 or length > 600)
         began = time.perf_counter()
-        Series(path).tenant("tenant-7", now - 7 * 86_400, now, now)
+        FileArchive(path).series.tenant("tenant-7", now - 7 * 86_400, now, now)
         told(f"one tenant's series over a week   {(time.perf_counter() - began) * 1000:.0f} ms", ok=True)
         print(f"the file   {size / 1e6:.0f} MB, {size / series_keys / 1e3:.0f} KB a key")
     return missed

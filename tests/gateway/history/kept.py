@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gateway.history.keeper import History
+from gateway.history.filed import FileHistory
 from policies.policy import PolicySet, Sized
 from policies.request import Kind, Principal
 from policies.units import SECOND
@@ -30,7 +30,7 @@ class Kept:
         self.clock = StandingClock(at * SECOND)
         self.policies = policies
         self.applied: list[Mapping[str, Sized]] = []
-        self.history = History(path, max_keys, self.clock, lambda: self.policies, self.applied.append)
+        self.history = FileHistory(path, max_keys, self.clock, lambda: self.policies, self.applied.append)
         self.opened = self.history.open()
 
     def to(self, at: int) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from gateway.history.archive import FileArchive
 from gateway.history.keeper import History
 from gateway.history.schema import VERSION, connect, migrate
-from gateway.history.series import Series
 from policies.policy import Mode
 from policies.request import Kind, Principal
 from policies.units import SECOND
@@ -138,7 +138,7 @@ def test_what_was_given_back_is_no_usage(file: Path) -> None:
         kept.history.meter.take_back(who, 1, kept.at * SECOND)
     kept.history.meter.take_back(who, 1, (kept.at - 100) * SECOND)
     kept.to(kept.at + 10)
-    _, found = Series(file).tenants(BEGIN, kept.at, kept.at)
+    _, found = FileArchive(file).series.tenants(BEGIN, kept.at, kept.at)
     assert found == {}
     kept.stop()
 
@@ -236,7 +236,7 @@ def test_it_writes_by_itself(file: Path) -> None:
     history.recompute()
     history.offer((kept.at // 10, [("acme", {(0, ""): 3})]))
     history.stop()
-    _, found = Series(file).tenants(BEGIN - 60, kept.at + 60, kept.at + 60)
+    _, found = FileArchive(file).series.tenants(BEGIN - 60, kept.at + 60, kept.at + 60)
     assert found == {"acme": {(0, ""): 3}}
     assert isinstance(history, History)
 

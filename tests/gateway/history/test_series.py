@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import GatewayError
+from gateway.history.archive import FileArchive
 from gateway.history.books import Books
 from gateway.history.identity import tenant_identity
 from gateway.history.schema import connect
-from gateway.history.series import Series, Span, parts, rounded
+from gateway.history.series import Span, parts, rounded
 from gateway.history.sizer import Basis, resize
 from loadtest.bench.history import fill_days, fill_series
 from tests.policies.documents import policy_set
@@ -71,12 +72,12 @@ def test_sums_are_those_of_every_slot(tmp_path: Path) -> None:
     now = (begin + 3 * DAY) * 10
     for _ in range(40):
         start, end = sorted(dice.sample(range(begin * 10, now), 2))
-        span, found = Series(path).tenants(start, end, now)
+        span, found = FileArchive(path).series.tenants(start, end, now)
         for name, rows in truth.items():
             expected = [count for slot, count in rows if span.first <= slot < span.last]
             assert found.get(name, {}).get((0, ""), 0) == sum(expected)
             assert found.get(name, {}).get((4, "key"), 0) == len(expected)
-        span, step, series = Series(path).tenant("a", start, end, now)
+        span, step, series = FileArchive(path).series.tenant("a", start, end, now)
         points = series.get(("tenant", ""), [])
         sums = Counter[int]()
         for slot, count in truth["a"]:
@@ -92,7 +93,7 @@ def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
     noise.write_bytes(b"noise" * 1000)
     for path in (None, tmp_path / "gone", noise):
         with pytest.raises(GatewayError, match="history"):
-            Series(path).tenants(0, 100, 200)
+            FileArchive(path).series.tenants(0, 100, 200)
 
 
 @pytest.mark.soak
@@ -101,7 +102,7 @@ def test_ten_minutes_of_a_quarter(tmp_path: Path, soak: bool) -> None:
     keys, days = (1000, 90) if soak else (40, 9)
     now = 1_790_000_000
     fill_series(tmp_path / "h", keys, now, days)
-    _, found = Series(tmp_path / "h").tenants(now - 7 * 86_400, now - 7 * 86_400 + 600, now)
+    _, found = FileArchive(tmp_path / "h").series.tenants(now - 7 * 86_400, now - 7 * 86_400 + 600, now)
     assert len(found) == keys
     assert {counts[4, "key"] for counts in found.values()} <= {600, 900}
 
