@@ -47,14 +47,14 @@ class JobRegistry:
 
     def __init__(self, place: Path | Calls, clock: Clock) -> None:
         self._clock = clock
-        self._registry = open_registry(place, "jobs", MAX_JOBS, clock)
-        self._registry.gained, self._registry.lost = self._gained, self._lost
+        self.registry = open_registry(place, "jobs", MAX_JOBS, clock)
+        self.registry.gained, self.registry.lost = self._gained, self._lost
         #: By the SHA-256 of the token. To be read by anybody, changed by nobody else.
         self.live: dict[bytes, Job] = {}
 
     def warning(self) -> str | None:
         """Return what an operator should know of now."""
-        registry = self._registry
+        registry = self.registry
         return f"the registry of jobs at {registry.place} cannot be read: {registry.fault}" if registry.fault else None
 
     def register(self, tenant: str, project: str, job: str, ttl_us: Micros) -> tuple[Job, str]:
@@ -63,24 +63,24 @@ class JobRegistry:
         made = Job(f"job-{secrets.token_hex(8)}", tenant, project, job, self._clock.wall() + min(ttl_us, MAX_TTL))
         digest = hashlib.sha256(token.encode()).hexdigest()
         body = {"digest": digest, "tenant": tenant, "project": project, "job": job}
-        self._registry.add(Entry(made.id, body, made.expires_us))
+        self.registry.add(Entry(made.id, body, made.expires_us))
         return made, token
 
     def end(self, id: str) -> bool:
         """End a job now; return whether there was one. Raises RegistryError."""
-        return self._registry.end(id)
+        return self.registry.end(id)
 
     def poll(self) -> None:
         """Take over what other processes changed, and forget what has ended."""
-        self._registry.poll()
+        self.registry.poll()
 
     def start(self) -> None:
         """Read what there is, and follow it from now on."""
-        self._registry.start()
+        self.registry.start()
 
     def stop(self) -> None:
         """Follow no more."""
-        self._registry.close()
+        self.registry.close()
 
     def _gained(self, entry: Entry) -> None:
         body = entry.body

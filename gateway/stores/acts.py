@@ -53,27 +53,27 @@ class Acts:
 
     def __init__(self, place: Path | Calls, clock: Clock) -> None:
         self._clock = clock
-        self._registry = open_registry(place, "acts", MAX_ACTS, clock, KEPT)
+        self.registry = open_registry(place, "acts", MAX_ACTS, clock, KEPT)
         self._seen = 0
         self._current: tuple[Act, ...] = ()
 
     @property
     def version(self) -> int:
         """A number that changes with every change, an end by the clock included."""
-        return self._registry.version
+        return self.registry.version
 
     @property
     def current(self) -> tuple[Act, ...]:
         """The acts in force, the oldest first."""
-        seen = self._registry.version
+        seen = self.registry.version
         if seen != self._seen:
-            acts = map(_act, self._registry.live.copy().values())
+            acts = map(_act, self.registry.live.copy().values())
             self._current, self._seen = tuple(sorted(acts, key=lambda act: act.made_us)), seen
         return self._current
 
     def warnings(self) -> list[str]:
         """Return what an operator should know of now."""
-        registry = self._registry
+        registry = self.registry
         told = [f"the acts at {registry.place} cannot be read: {registry.fault}"] if registry.fault else []
         told += [f"the act {id} holds in this process only, until the store is back" for id in list(registry.waiting)]
         return told
@@ -89,18 +89,18 @@ class Acts:
         act = Act(id, kind, dict(members), now, expires)
         body = {"kind": kind, "members": act.members, "made_us": now}
         try:
-            self._registry.add(Entry(id, body, expires), here=kind == "posture")
+            self.registry.add(Entry(id, body, expires), here=kind == "posture")
         except RegistryError as error:
             raise ActError(str(error)) from error
         return act
 
     def end(self, kind: ActKind, id: str) -> Act | None:
         """End an act now and return it; None if there is no such act. Raises ActError."""
-        if id not in self._registry.live:
-            self._registry.poll()
+        if id not in self.registry.live:
+            self.registry.poll()
         act = next((act for act in self.current if (act.kind, act.id) == (kind, id)), None)
         try:
-            return act if act is not None and self._registry.end(id) else None
+            return act if act is not None and self.registry.end(id) else None
         except RegistryError as error:
             raise ActError(str(error)) from error
 
@@ -126,15 +126,15 @@ class Acts:
 
     def poll(self) -> None:
         """Take over what other processes changed, and forget what has ended."""
-        self._registry.poll()
+        self.registry.poll()
 
     def start(self) -> None:
         """Read what there is, and follow it from now on."""
-        self._registry.start()
+        self.registry.start()
 
     def close(self) -> None:
         """Follow no more, and let go of what is open."""
-        self._registry.close()
+        self.registry.close()
 
 
 def _act(entry: Entry) -> Act:

@@ -65,6 +65,8 @@ class Registry(ABC):
         #: Called with every entry that is new in `live`, and with every one that is not there any more.
         self.gained: Callable[[Entry], None] = _unheard
         self.lost: Callable[[Entry], None] = _unheard
+        #: Called with the id of an entry that was put in here, and the entry, or that was ended, and None.
+        self.told: Callable[[str, Entry | None], None] = _untold
         self._lock = threading.RLock()
         self._stopping = threading.Event()
         self._read = threading.Event()
@@ -107,6 +109,7 @@ class Registry(ABC):
                 raise self.full()
             self._put_or_hold(entry, here=here)
             self._gain(entry)
+            self.told(entry.id, entry)
 
     def _put_or_hold(self, entry: Entry, *, here: bool) -> None:
         self._put(entry)
@@ -120,7 +123,19 @@ class Registry(ABC):
         with self._lock:
             found = self._drop(id)
             self._lose(id)
+            self.told(id, None)
             return found
+
+    def hear(self, id: str, entry: Entry | None, *, waiting: bool = False) -> None:
+        """Take over what another process of this instance was told first: an entry, or with None the end of one.
+
+        With `waiting` the keeper does not know of it yet.
+        """
+        with self._lock:
+            if entry is None:
+                self._lose(id)
+            else:
+                self._gain(entry)
 
     def poll(self) -> None:
         """Look whether others changed anything, and forget what has ended."""
@@ -177,6 +192,10 @@ class Registry(ABC):
         wall = self.clock.wall()
         for id in [entry.id for entry in self.live.values() if entry.expires_us <= wall]:
             self._lose(id)
+
+
+def _untold(_id: str, _entry: Entry | None) -> None:
+    """There is nobody else."""
 
 
 def _unheard(_entry: Entry) -> None:

@@ -72,8 +72,17 @@ class SharedRegistry(Registry):
         with self._lock:
             if self._waiting.pop(id, None) is not None:
                 self._lose(id)
+                self.told(id, None)
                 return True
             return super().end(id)
+
+    def hear(self, id: str, entry: Entry | None, *, waiting: bool = False) -> None:
+        """Take over what another process of this instance was told first."""
+        with self._lock:
+            self._waiting.pop(id, None)
+            if entry is not None and waiting:
+                self._waiting[id] = entry
+            super().hear(id, entry)
 
     def _put(self, entry: Entry) -> None:
         row = orjson.dumps([entry.body, entry.expires_us])

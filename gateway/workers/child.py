@@ -1,7 +1,8 @@
 """A worker: the data plane in a process of its own, that does what its parent says and nothing else.
 
     started with two descriptors (the pipe, the listening socket) --"start"--> composed --"serving"--> serves
-      "reload" --> the configuration that the parent read and checked, answered by "reloaded"
+      "reload" --> the configuration that the parent read and checked      (both are answered by "done")
+      "entry"  --> a job or an act that the parent was told of, or its end
       "drain"  --> answers say that their connection closes          "leave" --> drained as one process drains
       the parent is gone --> leaves at once
 
@@ -82,7 +83,7 @@ class Worker(Plane):
         self._pipe = pipe
         self._channel = Channel(self._heard, self._orphaned)
         self._reloader: Reloader | None = None
-        self._newest: Document | None = None
+        self._waiting: list[Order] = []
         self._draining = False
         self._outflow = Outflow(gateway.telemetry, self._warnings)
         self._telling = threading.Lock()
@@ -112,8 +113,8 @@ class Worker(Plane):
         self._reloader = Reloader(self.gateway, None)
         if self._draining:
             self.gateway.drain()
-        if self._newest is not None:
-            self._reload(self._newest)
+        for order in self._waiting:
+            self._begin(*order)
 
     def on_ready(self) -> None:
         """Tell the parent."""
@@ -128,10 +129,10 @@ class Worker(Plane):
     def _heard(self, message: bytes) -> None:
         name, what = pickle.loads(message)  # noqa: S301 - from the process that started this one, over its own pipe
         match name:
-            case "reload" if self._reloader is None:
-                self._newest = what
-            case "reload":
-                self._reload(what)
+            case "reload" | "entry" if self._reloader is None:
+                self._waiting.append((name, what))
+            case "reload" | "entry":
+                self._begin(name, what)
             case "drain":
                 self._draining = True
                 if self._reloader is not None:
@@ -143,18 +144,22 @@ class Worker(Plane):
         if not self._over.is_set():
             self.leave(at_once=True)
 
-    def _reload(self, document: Document) -> None:
-        self._one_by_one.submit(self._take, document, asyncio.get_running_loop())
+    def _begin(self, name: str, asked: Any) -> None:
+        self._one_by_one.submit(self._do, name, asked, asyncio.get_running_loop())
 
-    def _take(self, document: Document, loop: asyncio.AbstractEventLoop) -> None:
-        """Go over to a configuration, on a thread of its own, and say whether that was possible."""
+    def _do(self, name: str, asked: Any, loop: asyncio.AbstractEventLoop) -> None:
+        """Do what the parent asks, on a thread of its own, and say whether that was possible."""
+        number, what = asked
         fault = ""
         try:
-            if self._reloader is not None:
-                self._reloader.take(self._start.loaded(document))
+            if name == "reload" and self._reloader is not None:
+                self._reloader.take(self._start.loaded(what))
+            elif name == "entry":
+                registry, id, entry, waiting = what
+                self.gateway.registries[registry].hear(id, entry, waiting=waiting)
         except GatewayError as error:
             fault = str(error)
-        loop.call_soon_threadsafe(self._say, "reloaded", fault)
+        loop.call_soon_threadsafe(self._say, "done", (number, fault))
 
     def _say(self, name: str, what: object) -> None:
         self._channel.send(orjson.dumps((name, what)))

@@ -16,13 +16,12 @@ Rules
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import pickle
 import socket
 import subprocess
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -58,8 +57,8 @@ class Hand:
     channel: Channel
     heard: float
     served: float = 0.0
-    over: bool = False
-    reloaded: asyncio.Future[str] | None = None
+    #: By the number of a question: what it answers, "" for having done what it was asked.
+    asked: dict[int, asyncio.Future[str]] = field(default_factory=dict)
 
 
 class Crew:
@@ -87,6 +86,9 @@ class Crew:
         self._hands: dict[int, Hand] = {}
         self._starting = 0
         self._waits: dict[int, float] = {}
+        #: What a worker is told first of all, each a name and what belongs to it.
+        self.greeting: Callable[[], Iterable[tuple[str, Any]]] = tuple
+        self._asked = 0
         self._failures = 0
         self._ever = False
         self._leaving = False
@@ -140,17 +142,24 @@ class Crew:
             self._task(self._insist(within + _LAST_SECONDS))
         self.changed()
 
-    async def reload(self, document: Document, within: float = 10.0) -> list[str]:
-        """Let all go over to a configuration that is known to be good; return what went wrong, by worker."""
+    def begin_with(self, document: Document) -> None:
+        """Start workers by another configuration from now on."""
         self._document = document
-        hands = list(self._hands.values())
-        for hand in hands:
-            hand.reloaded = asyncio.get_running_loop().create_future()
-            self._send(hand, "reload", document)
-        waiting = [hand.reloaded for hand in hands if hand.reloaded is not None]
+
+    async def ask(self, name: str, what: Any, within: float) -> list[str]:
+        """Let every worker do something; return what went wrong, by worker, after `within` seconds at most."""
+        self._asked += 1
+        number, waiting = self._asked, {}
+        for hand in self._hands.values():
+            answer = hand.asked[number] = waiting[hand] = asyncio.get_running_loop().create_future()
+            self._send(hand, name, (number, what))
         if waiting:
-            await asyncio.wait(waiting, timeout=within)
-        return [fault for hand in hands if (fault := _fault(hand))]
+            await asyncio.wait(waiting.values(), timeout=within)
+        for hand, answer in waiting.items():
+            del hand.asked[number]
+            if not answer.done():
+                answer.set_result("it has not answered yet")
+        return [f"worker {hand.number}: {fault}" for hand, answer in waiting.items() if (fault := answer.result())]
 
     # One of them
 
@@ -166,6 +175,8 @@ class Crew:
         hand = self._hands[number] = Hand(number, process, channel, _now())
         await channel.open(ours)
         self._send(hand, "start", Start(number, self.count, self._document))
+        for name, what in self.greeting():
+            self._send(hand, name, (0, what))
         if self._draining:
             self._send(hand, "drain", None)
         if self._leaving:
@@ -183,11 +194,10 @@ class Crew:
                 hand.served = _now()
                 self._ever, self._failures = True, 0
                 self.changed()
-            case "reloaded" if hand.reloaded is not None and not hand.reloaded.done():
-                hand.reloaded.set_result(what)
+            case "done" if (answer := hand.asked.get(what[0])) is not None and not answer.done():
+                answer.set_result(what[1])
             case "over":
                 self.ended += what
-                hand.over = True
 
     def _gone(self, hand: Hand) -> None:
         """Hear that the pipe of a worker has closed: it has ended, or is about to."""
@@ -201,8 +211,9 @@ class Crew:
             hand.process.kill()
             code = await asyncio.to_thread(hand.process.wait)
         self._hands.pop(hand.number, None)
-        if hand.reloaded is not None and not hand.reloaded.done():
-            hand.reloaded.set_result("")  # whoever comes after it begins with the new one
+        for answer in hand.asked.values():
+            if not answer.done():
+                answer.set_result("")  # whoever comes after it begins with all of it
         self._lost(hand)
         if not self._leaving:
             self._replace(hand, code)
@@ -276,13 +287,3 @@ def _nothing() -> None:
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
-
-
-def _fault(hand: Hand) -> str:
-    """Return what is wrong with a worker that was told to reload."""
-    if hand.reloaded is None or not hand.reloaded.done():
-        return f"worker {hand.number} has not said whether it took the configuration over"
-    with contextlib.suppress(asyncio.CancelledError):
-        fault = hand.reloaded.result()
-        return f"worker {hand.number} did not take the configuration over: {fault}" if fault else ""
-    return ""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import signal
 import socket
 import sys
@@ -31,6 +32,7 @@ from gateway.listener.system import log_to, notify, quiet_collector, raise_file_
 from gateway.listener.tls import Certificate
 from gateway.reload import Reloader, Source
 from gateway.serve import AdminThread, hear, held, say_ended, say_ready
+from gateway.stores.registry import Entry, Registry
 from gateway.telemetry.frames import Frame, Inflow
 from gateway.telemetry.merged import Merged
 from gateway.workers.crew import Crew, Hand
@@ -43,6 +45,8 @@ TICK_SECONDS = 0.1
 #: Seconds in which handshakes under way come to their end.
 _SETTLE_SECONDS = 0.05
 _RELOAD_SECONDS = 30.0
+#: How long an answer waits for workers to know of an entry: they find it in the store within a second or two anyway.
+_ENTRY_SECONDS = 0.25
 
 
 class Parent:
@@ -71,7 +75,8 @@ class Parent:
         loop = self._loop = asyncio.get_running_loop()
         gateway = self._gateway
         crew = self._crew = Crew(gateway.settings.server.workers, self._data, self._document, self._framed, self._lost)
-        crew.changed = self._on_change
+        crew.changed, crew.greeting = self._on_change, self._entries_waiting
+        self._follow_entries()
         for number in (signal.SIGTERM, signal.SIGINT):
             hear(loop, number, self._on_stop)
         crew.start()
@@ -119,8 +124,35 @@ class Parent:
     def _spread(self, document: Document) -> tuple[Fault, ...]:
         """Let the workers go over to a document; on the thread that reloads, which waits for them."""
         self._document = document
-        going = asyncio.run_coroutine_threadsafe(self._crew.reload(document, _RELOAD_SECONDS), self._loop)
-        return tuple(Fault("server.workers", fault) for fault in going.result())
+        self._crew.begin_with(document)
+        return tuple(Fault("server.workers", fault) for fault in self._all("reload", document, _RELOAD_SECONDS))
+
+    def _all(self, name: str, what: object, within: float) -> list[str]:
+        """Let all workers do something, from another thread; return what went wrong."""
+        if self._loop.is_closed():
+            return []
+        asked = asyncio.run_coroutine_threadsafe(self._crew.ask(name, what, within), self._loop)
+        try:
+            return asked.result(within + 1)
+        except TimeoutError:
+            return ["the parent of the workers has no time"]
+
+    def _follow_entries(self) -> None:
+        """Let workers know of jobs and acts as soon as the admin listener confirms them."""
+
+        def told(name: str, registry: Registry, id: str, entry: Entry | None) -> None:
+            self._all("entry", (name, id, entry, id in registry.waiting), _ENTRY_SECONDS)
+
+        for name, registry in self._gateway.registries.items():
+            registry.told = functools.partial(told, name, registry)
+
+    def _entries_waiting(self) -> list[tuple[str, object]]:
+        """Return the entries that a new worker cannot read anywhere, because the store is down."""
+        return [
+            ("entry", (name, id, registry.live[id], True))
+            for name, registry in self._gateway.registries.items()
+            for id in list(registry.waiting)
+        ]
 
     def _framed(self, hand: Hand, frame: Frame) -> None:
         now = self._gateway.telemetry.now()

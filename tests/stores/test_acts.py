@@ -122,7 +122,7 @@ def test_what_is_wrong_is_told(acts: Acts, kind: Any, asked: Any, fault: str) ->
 
 def test_bounded(acts: Acts, monkeypatch: pytest.MonkeyPatch) -> None:
     """There are at most so many acts at a time."""
-    monkeypatch.setattr(acts._registry, "most", 1)
+    monkeypatch.setattr(acts.registry, "most", 1)
     acts.add("pause", BATCH, POLICIES)
     with pytest.raises(ActError, match="already"):
         acts.add("pause", BATCH, POLICIES)
