@@ -6,10 +6,12 @@
 Rules
 1. Nobody is answered 500, and nobody waits, because a store is gone. Whoever asks before it is known to be gone waits
    for the store's deadline at most (`ask`).
-2. What was decided here says so in its reading (`posture`); what a request took, it gives back where it took it.
+2. Of a store that is down what is known stays good for as long as the backstop's lease: then another process may have
+   it, and the posture decides whatever this process holds.
+3. What was decided here says so in its reading (`posture`); what a request took, it gives back where it took it.
    Seats are all counted below, so that those which a posture gave are known to the store once it is back.
-3. What a posture admitted is told to the leased store once the store is up, so that it is counted (`debts.py`).
-4. One line in the log when the store goes, with the cause, and one when it is back, with what was decided meanwhile.
+4. What a posture admitted is told to the leased store once the store is up, so that it is counted (`debts.py`).
+5. One line in the log when the store goes, with the cause, and one when it is back, with what was decided meanwhile.
 """
 
 from __future__ import annotations
@@ -28,9 +30,11 @@ from policies.policy import PolicySet
 from policies.posture import LIMIT, SAFE, WAIT_US, certain, read_posture
 from policies.units import SECOND, Micros, RequestUnits
 
-__all__ = ["GuardedStore", "Leased", "State"]
+__all__ = ["BACKSTOP_LEASE", "GuardedStore", "Leased", "State"]
 
 _LOG = logging.getLogger("evenhand.store")
+#: How long a part of the backstop is this process's without being renewed.
+BACKSTOP_LEASE: Micros = 3 * SECOND // 2
 #: Debts told in one tick, about 0.1 ms.
 TOLD_PER_TICK = 200
 
@@ -116,6 +120,8 @@ class GuardedStore:
         #: Since when the store is known not to answer, 0 while it answers.
         self.lost_us: Micros = 0
         self._decided_before = 0
+        #: When the lease of the backstop ends that was renewed last.
+        self._lapses_us: Micros = now
 
     @property
     def up(self) -> bool:
@@ -163,7 +169,8 @@ class GuardedStore:
 
     def take(self, plan: Plan, now: Micros) -> Reading:
         """Take the plan from the leases; where they do not tell, do as its posture says."""
-        if self.leased.knows(plan, now):
+        leased = self._state.up or plan.share is None or now < self._lapses_us
+        if leased and self.leased.knows(plan, now):
             return self.leased.take(plan, now)
         return self._stand_in(plan, now)
 
@@ -210,6 +217,8 @@ class GuardedStore:
         self.leased.tick(now)
         self._safe.tick(now)
         up = self._state.up
+        if up:
+            self._lapses_us = now + BACKSTOP_LEASE
         if up and self._debts:
             for charge, units in self._debts.drain(TOLD_PER_TICK, now):
                 self.leased.spent(charge, units, now)

@@ -14,13 +14,13 @@ async def test_an_outage_is_seen(lost: Lost) -> None:
     """What is marked is what is counted and logged, for each posture; one line when it begins, one when it is over."""
     gateway = lost.gateway
     before, lines = lost.decided(), gateway.stderr.count("\n")
-    logged = len(gateway.log_lines())
+    tenants = {posture: lost.fresh() for posture in POSTURES}
     lost.proxy.down()
     await lost.lost(within=1.0)
     assert gateway.metrics().value("evenhand_store_up") == 0
     marked = dict.fromkeys(POSTURES, 0)
     for posture in POSTURES:
-        answers = await lost.ask(posture, 5)
+        answers = await lost.ask(posture, 5, tenants[posture])
         marked[posture] = sum(answer.header("evenhand-degraded") == "store" for answer in answers)
     assert marked == dict.fromkeys(POSTURES, 5)
     assert {name: lost.decided()[name] - before.get(name, 0) for name in POSTURES} == marked
@@ -43,7 +43,8 @@ async def test_an_outage_is_seen(lost: Lost) -> None:
     assert "the store answers again: 20 requests were decided without it" in back
 
     def postures() -> list[Any]:
-        return [line["posture"] for line in gateway.log_lines()[logged:] if line["event"] == "request"]
+        lines = [line for line in gateway.log_lines() if line["event"] == "request"]
+        return [line["posture"] for line in lines if line["tenant"] in tenants.values()]
 
     await until(lambda: len(postures()) >= 20, "every request is in the decision log")
     assert {posture: postures().count(posture) for posture in POSTURES} == marked

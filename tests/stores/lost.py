@@ -34,11 +34,13 @@ class FakeLeased(MemoryStore):
         self.parts: dict[str, float] = {}
         self.owes: dict[str, float] = {}
         self.whole = 1.0
+        #: Whether it holds leases of everything.
+        self.holds = False
         self.count = 1
         self.told: list[tuple[str, float]] = []
 
     def knows(self, plan: Plan, now: Micros) -> bool:
-        return self.state.up
+        return self.state.up or self.holds
 
     def ask(self, plan: Plan, now: Micros, resume: Callable[[], None]) -> Callable[[], None] | None:
         return None

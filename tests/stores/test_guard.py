@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.stores.guard import GuardedStore
+from gateway.stores.guard import BACKSTOP_LEASE, GuardedStore
 from policies.charge import NEVER, Charge, Hold, Plan, Reading, SeatCharge, ShareCharge
 from policies.policy import PolicySet
 from policies.posture import WAIT_US
@@ -59,6 +59,22 @@ def test_the_leases_decide_while_they_know() -> None:
     assert house.store.ask(asked, 0, lambda: None) is None
     assert (house.store.keys, house.store.overflow_requests, house.store.errors) == (house.leased.keys, 0, {})
     assert house.store.backstop is house.leased.backstop
+
+
+def test_what_is_known_is_good_for_a_while() -> None:
+    """A store that goes leaves its leases, the backstop's too, until they lapse; one never met has given none."""
+    house = Lost(up=True)
+    house.store.tick(SECOND)
+    house.state.lose()
+    house.leased.holds = True
+    asked = plan(posture="closed")
+    assert not house.store.take(asked, SECOND).refused
+    assert not house.store.take(asked, SECOND + BACKSTOP_LEASE - 1).refused
+    assert house.store.take(asked, SECOND + BACKSTOP_LEASE).posture == "closed"
+    assert not house.store.take(replace(asked, share=None), 9 * SECOND).refused
+    never = Lost()
+    never.leased.holds = True
+    assert never.store.take(asked, 0).posture == "closed"
 
 
 @pytest.mark.parametrize(
