@@ -21,7 +21,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
-    from tests.wire.redis import RedisServer
+    from tests.wire.redis import RedisCluster, RedisServer
 
 __all__: list[str] = []
 
@@ -61,6 +61,22 @@ def redis_server(redis_process: RedisServer) -> RedisServer:
     """Return a real server that holds nothing."""
     redis_process.clear()
     return redis_process
+
+
+@pytest.fixture(scope="session")
+def redis_members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisCluster]:
+    """Return the cluster of three primaries that all tests of this process share; it takes 2 s to come together."""
+    from tests.wire.redis import RedisCluster
+
+    with RedisCluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def redis_cluster(redis_members: RedisCluster) -> RedisCluster:
+    """Return a real cluster that holds nothing."""
+    redis_members.clear()
+    return redis_members
 
 
 @pytest.hookimpl(wrapper=True)

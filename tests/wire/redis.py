@@ -160,13 +160,12 @@ class Sentinel(RedisServer):
 
 
 class RedisCluster:
-    """Primaries that divide the slots evenly, each with `replicas` of its own; `servers` are primaries first."""
+    """Primaries that divide the slots evenly, the first `replicas` of which have one; `servers` are primaries first."""
 
     def __init__(self, folder: Path, primaries: int = 3, replicas: int = 0, *options: str) -> None:
         self.primaries = primaries
-        self.replicas = replicas
         cluster = ("--cluster-enabled", "yes", "--cluster-node-timeout", "500", *options)
-        self.servers = [_member(folder, cluster) for _ in range(primaries * (1 + replicas))]
+        self.servers = [_member(folder, cluster) for _ in range(primaries + replicas)]
 
     @property
     def url(self) -> str:
@@ -188,7 +187,7 @@ class RedisCluster:
             server.ask("CLUSTER", "MEET", HOST, first.port)
         self._until(lambda server: f"cluster_known_nodes:{len(self.servers)}" in self._info(server))
         for index, server in enumerate(self.servers[self.primaries :]):
-            primary = self.servers[index % self.primaries]
+            primary = self.servers[index]
             identity = primary.ask("CLUSTER", "MYID").decode()
             self._until(lambda server, known=identity: known in str(server.ask("CLUSTER", "NODES")), [server])
             server.ask("CLUSTER", "REPLICATE", identity)
@@ -215,13 +214,21 @@ class RedisCluster:
         names = source.ask("CLUSTER", "GETKEYSINSLOT", slot, 1000)
         if names:
             source.ask("MIGRATE", HOST, target.port, "", 0, 5000, "KEYS", *names)
-        for server in (target, source, *(each for each in self.servers if each not in {source, target})):
-            server.ask("CLUSTER", "SETSLOT", slot, "NODE", there)
+        self.settle(slot, target)
 
-    def flush(self) -> None:
-        """Forget all records."""
-        for server in self.servers[: self.primaries]:
-            server.ask("FLUSHALL")
+    def settle(self, slot: int, target: RedisServer) -> None:
+        """Tell every primary that the slot is the target's, the target first."""
+        identity = target.ask("CLUSTER", "MYID")
+        for server in sorted(self._masters(), key=lambda each: each is not target):
+            server.ask("CLUSTER", "SETSLOT", slot, "NODE", identity)
+
+    def clear(self) -> None:
+        """Forget all records and scripts."""
+        for server in self._masters():
+            server.clear()
+
+    def _masters(self) -> list[RedisServer]:
+        return [server for server in self.servers if server.running and server.ask("ROLE")[0] == b"master"]
 
     def kill(self) -> None:
         """End all."""
