@@ -85,10 +85,13 @@ class KernelLedger:
         self.records = {} if records is None else records
         self.process = 1
         self.up = True
-        #: Calls made, and what is answered instead of what the kernel says; None: nothing ever.
+        #: Calls made; what is answered instead; whether what was charged is told too late, or nothing at all happens.
         self.calls = 0
         self.fault: StoreFault | None = None
         self.silent = False
+        self.swallows = False
+        #: How far the store's clock is ahead of ours.
+        self.ahead: Micros = 0
         self.asked: list[Asked] = []
         self.claims: list[Claim] = []
         #: What was charged and could not be told in time.
@@ -108,6 +111,8 @@ class KernelLedger:
         """Lease, and answer in the next turn."""
         self.calls += 1
         self.asked += asked
+        if self.swallows:
+            return
         fault = self.fault
         if fault is not None:
             self._turns.call_soon(lambda: answer(fault))
@@ -120,7 +125,7 @@ class KernelLedger:
             self._turns.call_soon(lambda: answer(grants))
 
     def _step(self, one: Asked, dearest: RequestUnits) -> Grant:
-        now = self._clock.now()
+        now = self._clock.now() + self.ahead
         record = self.records.get(one.key)
         assert record is None or isinstance(record, kernel.Record)
         found = kernel.prepare(record, one.rate_us, one.burst, one.want, dearest, now)

@@ -265,7 +265,9 @@ class Pocket:
             return False
         lapsed = now >= self.touched + IDLE
         for side in (high, low):
-            keep = 0.0 if lapsed else side.target(self.most(side))
+            if lapsed:
+                side.pace = side.short = 0.0
+            keep = side.target(self.most(side))
             if side.units > 0.0 and (lapsed or side.units > 2 * keep + side.cost):
                 self.back += side.units - keep
                 side.units = keep
