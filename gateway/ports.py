@@ -8,7 +8,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from policies.charge import Plan, Reading
@@ -95,7 +95,7 @@ class Store(Protocol):
         ...
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class Decision:
     """One request on its way through the house; made by `Pipeline.decide`, ended by `Pipeline.settle`, once.
 
@@ -112,20 +112,50 @@ class Decision:
     cls: Class
     route: int
     started_us: Micros
-    verdict: Verdict | None = None
-    rejection: Rejection | None = None
-    consumed: bool = False
-    sent: bool = False
-    settled: bool = False
-    status: int = 0
-    limit: str = ""
-    outcome: Outcome | None = None
-    upstream_us: Micros = 0
-    exemption: str = ""
-    class_raise_attempt: bool = False
-    decide_ns: int = 0
-    over_seats: bool = False
-    notes: dict[str, str] = field(default_factory=dict)
+    verdict: Verdict | None
+    rejection: Rejection | None
+    consumed: bool
+    sent: bool
+    settled: bool
+    status: int
+    limit: str
+    outcome: Outcome | None
+    upstream_us: Micros
+    exemption: str
+    class_raise_attempt: bool
+    decide_ns: int
+    over_seats: bool
+    notes: dict[str, str]
+
+    # Written out: the one that `dataclass` makes is interpreted even where this is compiled.
+    def __init__(
+        self,
+        request_id: str,
+        facts: RequestFacts,
+        principal: Principal,
+        cls: Class,
+        route: int,
+        started_us: Micros,
+        verdict: Verdict | None = None,
+    ) -> None:
+        self.request_id = request_id
+        self.facts = facts
+        self.principal = principal
+        self.cls = cls
+        self.route = route
+        self.started_us = started_us
+        self.verdict = verdict
+        self.rejection = None
+        self.consumed = self.sent = self.settled = False
+        self.status = 0
+        self.limit = ""
+        self.outcome = None
+        self.upstream_us = 0
+        self.exemption = ""
+        self.class_raise_attempt = False
+        self.decide_ns = 0
+        self.over_seats = False
+        self.notes = {}
 
     @property
     def forward(self) -> bool:

@@ -113,7 +113,7 @@ class Refusal:
     whose: str = ""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class Reading:
     """A store's answer: nothing in `refused` means that everything was taken.
 
@@ -126,7 +126,24 @@ class Reading:
 
     refused: tuple[Refusal, ...]
     tokens: tuple[float, ...]
-    shadow_refused: tuple[Refusal, ...] = ()
-    beyond_own: bool = False
-    share_over: bool = False
-    posture: str = ""
+    shadow_refused: tuple[Refusal, ...]
+    beyond_own: bool
+    share_over: bool
+    posture: str
+
+    # Written out: the one that `dataclass` makes is interpreted even where this is compiled.
+    def __init__(
+        self,
+        refused: tuple[Refusal, ...],
+        tokens: tuple[float, ...],
+        shadow_refused: tuple[Refusal, ...] = (),
+        beyond_own: bool = False,  # noqa: FBT002 - as a dataclass has it, by place
+        share_over: bool = False,  # noqa: FBT002 - as above
+        posture: str = "",
+    ) -> None:
+        self.refused = refused
+        self.tokens = tokens
+        self.shadow_refused = shadow_refused
+        self.beyond_own = beyond_own
+        self.share_over = share_over
+        self.posture = posture

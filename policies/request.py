@@ -89,7 +89,7 @@ class Principal:
         return self.proved or (self.tenant, self.credential)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class RequestFacts:
     """What was observed of one request. Not frozen only because one is made for every request; nobody changes it.
 
@@ -101,6 +101,23 @@ class RequestFacts:
     method: str
     path: str
     address: str
-    asked_class: str | None = None
-    preflight: bool = False
-    trace: str | None = None
+    asked_class: str | None
+    preflight: bool
+    trace: str | None
+
+    # Written out: the one that `dataclass` makes is interpreted even where this is compiled.
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        address: str,
+        asked_class: str | None = None,
+        preflight: bool = False,  # noqa: FBT002 - as a dataclass has it, by place
+        trace: str | None = None,
+    ) -> None:
+        self.method = method
+        self.path = path
+        self.address = address
+        self.asked_class = asked_class
+        self.preflight = preflight
+        self.trace = trace

@@ -50,7 +50,7 @@ class Outcome(StrEnum):
     ABORTED = "aborted"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class Verdict:
     """What was decided of one request.
 
@@ -62,9 +62,27 @@ class Verdict:
     plan: Plan
     reading: Reading
     now: Micros
-    refusal: Refusal | None = None
-    retry_us: Micros = 0
-    enforced: bool = True
+    refusal: Refusal | None
+    retry_us: Micros
+    enforced: bool
+
+    # Written out: the one that `dataclass` makes is interpreted even where this is compiled.
+    def __init__(
+        self,
+        plan: Plan,
+        reading: Reading,
+        now: Micros,
+        refusal: Refusal | None = None,
+        retry_us: Micros = 0,
+        *,
+        enforced: bool = True,
+    ) -> None:
+        self.plan = plan
+        self.reading = reading
+        self.now = now
+        self.refusal = refusal
+        self.retry_us = retry_us
+        self.enforced = enforced
 
     @property
     def admitted(self) -> bool:

@@ -31,6 +31,8 @@ CREDENTIAL_FIELDS = _SLOTS | {b"proxy-authorization"}
 MAX_BASIC = 32 * 1024
 
 _BLANK = b" \t"
+#: As an octet: looked for as bytes it costs an exception inside.
+_COMMA = ord(",")
 
 
 class Presented(Enum):
@@ -62,7 +64,7 @@ def extract(headers: Headers) -> tuple[Presented, bytes]:
 
 def _token(value: bytes) -> tuple[Presented, bytes]:
     token = value.strip(_BLANK)
-    if b"," in token:
+    if _COMMA in token:
         return _AMBIGUOUS
     return (_TOKEN, token) if token else _NOTHING
 

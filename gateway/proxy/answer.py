@@ -24,23 +24,41 @@ from policies.problem import Members
 __all__ = ["Answer", "Asked", "content"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, init=False)
 class Asked:
     """What of a request shapes an answer of our own: whether it was HEAD, its Accept and its Origin."""
 
-    head: bool = False
-    accept: bytes | None = None
-    origin: bytes | None = None
+    head: bool
+    accept: bytes | None
+    origin: bytes | None
+
+    # Written out: the one that `dataclass` makes is interpreted even where this is compiled.
+    def __init__(
+        self,
+        head: bool = False,  # noqa: FBT002 - as a dataclass has it, by place
+        accept: bytes | None = None,
+        origin: bytes | None = None,
+    ) -> None:
+        self.head = head
+        self.accept = accept
+        self.origin = origin
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class Answer:
     """A whole response. `headers` are complete but for Connection; `close` says that the connection ends with it."""
 
     status: int
     headers: Headers
     body: bytes
-    close: bool = False
+    close: bool
+
+    # As above.
+    def __init__(self, status: int, headers: Headers, body: bytes, *, close: bool = False) -> None:
+        self.status = status
+        self.headers = headers
+        self.body = body
+        self.close = close
 
     def wire(self) -> bytes:
         """Return the response as HTTP/1.1 bytes, for a server that writes it in one piece."""

@@ -29,6 +29,9 @@ HELD = 64 * 1024
 #: What a chunk costs beyond its octets, so that a body of one-byte chunks is bounded too.
 _CHUNK_OVERHEAD = 128
 
+# As octets: looked for as bytes they cost an exception inside.
+_CR, _LF = b"\r\n"
+
 #: Methods whose empty body needs no Content-Length: 0 (RFC 9110 section 8.6).
 _NO_BODY = frozenset({b"GET", b"HEAD", b"DELETE", b"OPTIONS"})
 
@@ -280,6 +283,9 @@ class Call:
 def _fields(method: bytes, headers: Headers, length: int | None) -> bytes:
     """Return the field lines; the framing of a request is always our own. ValueError on a line break inside a field."""
     lines = list(map(b": ".join, headers))
+    joined = b"".join(lines)
+    if _CR in joined or _LF in joined:
+        raise ValueError("a request field contains a line break")
     if length is None:
         lines.append(b"transfer-encoding: chunked")
     elif length or method not in _NO_BODY:
@@ -287,7 +293,4 @@ def _fields(method: bytes, headers: Headers, length: int | None) -> bytes:
     if not lines:
         return b""
     lines.append(b"")
-    fields = b"\r\n".join(lines)
-    if fields.count(b"\n") != len(lines) - 1 or fields.count(b"\r") != len(lines) - 1:
-        raise ValueError("a request field contains a line break")
-    return fields
+    return b"\r\n".join(lines)

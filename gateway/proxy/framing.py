@@ -323,12 +323,15 @@ class Framing(Accepted):
     def on_headers_complete(self) -> None:
         """Freeze the head; its request begins once everything received has parsed."""
         reading = self.parser
-        version = reading.get_http_version()
+        lines, version = self._lines, "1.1"
         method = reading.get_method()
-        if version not in _VERSIONS:
-            self._stop(_OLD if version == "0.9" else _VERSION)
-        if not self._lines.read(method, self.url, version, self.headers):
-            self._stop(_MALFORMED)
+        # Where the line is known to be, it says its version itself, for less than the parser does.
+        if not (lines.exact and lines.read(method, self.url, version, self.headers)):
+            version = reading.get_http_version()
+            if version not in _VERSIONS:
+                self._stop(_OLD if version == "0.9" else _VERSION)
+            if not lines.read(method, self.url, version, self.headers):
+                self._stop(_MALFORMED)
         upgrade = reading.should_upgrade()
         if upgrade:
             self._upgrading = any(name in _FRAMING and value != b"0" for name, value in self.headers)

@@ -17,7 +17,7 @@ from gateway.identity.credentials import CREDENTIAL_FIELDS
 from gateway.ports import Decision, Headers
 from gateway.proxy.address import UNIX
 from gateway.proxy.dates import Dates
-from gateway.proxy.parse import Head, Parsed
+from gateway.proxy.parse import VERSIONS, Head, Parsed
 from policies.problem import encoded
 from policies.request import Kind
 
@@ -93,8 +93,11 @@ _STAMPED_DROP = _RESPONSE_DROP | {b"date", b"server"}
 
 # No Connection field may take away what tells where the message ends.
 _FRAMING = frozenset({b"content-length"})
+_NONE: frozenset[bytes] = frozenset()
 
 _SCHEMES = frozenset({b"http", b"https"})
+#: As an octet: looked for as bytes it costs an exception inside.
+_UNDERSCORE = ord("_")
 
 
 def _nominated(connection: bytes) -> frozenset[bytes]:
@@ -112,7 +115,7 @@ def _without(headers: Headers, drop: frozenset[bytes]) -> Headers:
     return [
         field
         for field in headers
-        if field[0] not in drop and (b"_" not in field[0] or field[0].replace(b"_", b"-") not in drop)
+        if field[0] not in drop and (_UNDERSCORE not in field[0] or field[0].replace(b"_", b"-") not in drop)
     ]
 
 
@@ -122,14 +125,14 @@ class RequestFields:
     `pseudonym` is our name in Via.
     """
 
-    __slots__ = ("_drop", "_pseudonym")
+    __slots__ = ("_drop", "_hops")
 
     def __init__(self, upstream: UpstreamSection, pseudonym: bytes) -> None:
         always = _HOP | _OURS | _POISON | _MANAGED | (frozenset() if upstream.trace_headers else _TRACE)
         credentials = frozenset() if upstream.forward_credential else CREDENTIAL_FIELDS
         # Indexed by whether a credential was consumed, then by whether the peer is trusted.
         self._drop = tuple((always | used | _EDGE, always | used) for used in (frozenset(), credentials))
-        self._pseudonym = pseudonym
+        self._hops = {version: b"%b %b" % (version.encode("ascii"), pseudonym) for version in VERSIONS}
 
     def write(self, head: Head, parsed: Parsed, decision: Decision) -> Headers:
         """Return the end-to-end fields of `head` with ours at the end."""
@@ -138,7 +141,7 @@ class RequestFields:
         if b"connection" in fields:
             drop |= _nominated(fields[b"connection"])
         headers = _without(head.headers, drop)
-        hop = b"%b %b" % (head.version.encode("ascii"), self._pseudonym)
+        hop = self._hops[head.version]
         via = fields.get(b"via")
         headers.append((b"via", hop if via is None else via + b", " + hop))
         headers += _forwarded(head, parsed)
@@ -175,10 +178,11 @@ class ResponseFields:
     `dates` adds a missing Date (RFC 9110 section 6.6.1); None where the server in front does.
     """
 
-    __slots__ = ("_dates", "_via")
+    __slots__ = ("_dates", "_drop", "_via")
 
     def __init__(self, pseudonym: bytes, dates: Dates | None) -> None:
         self._dates = dates
+        self._drop = _RESPONSE_DROP if dates else _STAMPED_DROP
         self._via = b"1.1 " + pseudonym
 
     def interim(self, headers: Headers) -> Headers:
@@ -191,15 +195,21 @@ class ResponseFields:
 
         A 204 has no Content-Length (RFC 9110 section 8.6).
         """
-        drop = _RESPONSE_DROP if self._dates else _STAMPED_DROP
-        lowered = [(name.lower(), value) for name, value in headers]
-        nominated = _nominated_in(lowered)
-        if nominated:
-            drop |= nominated - _FRAMING
-        if status == 204:
-            drop |= {b"content-length"}
-        relayed = _without(lowered, drop)
+        dates, drop = self._dates, self._drop
+        relayed: Headers = []
+        undated, nominates = True, False
+        for field in headers:
+            name = field[0].lower()
+            if name in drop or (_UNDERSCORE in name and name.replace(b"_", b"-") in drop):
+                nominates |= name == b"connection"
+            else:
+                undated &= name != b"date"
+                relayed.append((name, field[1]))
+        if nominates or status == 204:
+            lowered = [(name.lower(), value) for name, value in headers]
+            relayed = _without(relayed, (_nominated_in(lowered) - _FRAMING) | (_FRAMING if status == 204 else _NONE))
+            undated = not any(name == b"date" for name, _ in relayed)
         relayed.append((b"via", self._via))
-        if self._dates and not any(name == b"date" for name, _ in relayed):
-            relayed.append((b"date", self._dates.now()))
+        if undated and dates:
+            relayed.append((b"date", dates.now()))
         return relayed

@@ -25,20 +25,20 @@ _GAP = b" "
 
 
 class RequestLines:
-    """The request lines of one connection."""
+    """The request lines of one connection; `exact` where it is known at which octet the next one begins."""
 
-    __slots__ = ("_at", "_data", "_exact")
+    __slots__ = ("_at", "_data", "exact")
 
     def __init__(self) -> None:
         self._data = b""
         #: Where in the octets the next request begins, or no earlier than where if that is not exactly known.
         self._at = 0
-        self._exact = True
+        self.exact = True
 
     def feed(self, data: bytes, *, begins: bool) -> None:
         """Take the octets that are parsed next; `begins` if nothing is under way, so that they begin a request."""
         if begins:
-            self._data, self._at, self._exact = data, 0, True
+            self._data, self._at, self.exact = data, 0, True
         else:
             self._data = self._data + data if self._data else data
 
@@ -48,7 +48,7 @@ class RequestLines:
         if not inside:
             self._data, self._at = b"", max(at - len(data), 0)
             return
-        if self._exact:
+        if self.exact:
             at = _past_blank_lines(data, at)
             end = data.find(b"\n", at) + 1
             if end and end < len(data) - _STRADDLED:
@@ -59,7 +59,7 @@ class RequestLines:
         """Return whether the head that is complete now began with this line; `headers` tell where its request ends."""
         data = self._data
         line = b"%b %b%b" % (method, target, _ENDS[version])
-        if self._exact:
+        if self.exact:
             at = _past_blank_lines(data, self._at)
             found = data.startswith(line, at)
         else:
@@ -67,7 +67,7 @@ class RequestLines:
             found = at > 0
         if found:
             length = _length(headers)
-            self._exact = length is not None
+            self.exact = length is not None
             self._at = at + len(line)
             if length is not None:
                 self._at = data.find(_END_OF_HEAD, self._at - 2) + len(_END_OF_HEAD) + length

@@ -23,10 +23,10 @@ from gateway.proxy.ids import RequestIds, well_formed
 from gateway.proxy.target import canonical, decoded, origin_form
 from policies.request import RequestFacts
 
-__all__ = ["Head", "Parsed", "Parser"]
+__all__ = ["VERSIONS", "Head", "Parsed", "Parser"]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class Head:
     """A request head as a server read it.
 
@@ -40,14 +40,38 @@ class Head:
     target: bytes
     headers: Headers
     peer: str
-    scheme: str = "http"
-    version: str = "1.1"
-    ended: bool = False
-    measured: bool = False
-    websocket: bool = False
+    scheme: str
+    version: str
+    ended: bool
+    measured: bool
+    websocket: bool
+
+    # Written out: the one that `dataclass` makes is interpreted even where this is compiled.
+    def __init__(  # noqa: PLR0913 - made once a request, at one place
+        self,
+        method: bytes,
+        target: bytes,
+        headers: Headers,
+        peer: str,
+        scheme: str = "http",
+        version: str = "1.1",
+        *,
+        ended: bool = False,
+        measured: bool = False,
+        websocket: bool = False,
+    ) -> None:
+        self.method = method
+        self.target = target
+        self.headers = headers
+        self.peer = peer
+        self.scheme = scheme
+        self.version = version
+        self.ended = ended
+        self.measured = measured
+        self.websocket = websocket
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class Parsed:
     """What a head says. `rejection` is set where it may not go on; `facts` are None where it could not be read.
 
@@ -58,11 +82,21 @@ class Parsed:
     request_id: str
     fields: dict[bytes, bytes]
     trusted: bool
-    target: bytes = b""
-    host: bytes = b""
-    length: int | None = 0
-    facts: RequestFacts | None = None
-    rejection: Rejection | None = None
+    target: bytes
+    host: bytes
+    length: int | None
+    facts: RequestFacts | None
+    rejection: Rejection | None
+
+    # As above.
+    def __init__(self, request_id: str, fields: dict[bytes, bytes], *, trusted: bool) -> None:
+        self.request_id = request_id
+        self.fields = fields
+        self.trusted = trusted
+        self.target = self.host = b""
+        self.length = 0
+        self.facts = None
+        self.rejection = None
 
 
 #: The fields that the gateway reads, apart from credentials.
@@ -92,7 +126,8 @@ _HOST = re.compile(rb"(?:\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._~!$&'()*+;=%-]{1,25
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _METHOD = re.compile(rb"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,32}")
 _METHODS = {method.encode(): method for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")}
-_VERSIONS = frozenset({"1.0", "1.1", "2", "2.0", "3", "3.0"})
+#: Versions of HTTP that are spoken, by whichever server is in front.
+VERSIONS = frozenset({"1.0", "1.1", "2", "2.0", "3", "3.0"})
 
 _BAD_METHOD = Rejection(400, "bad-request", "The method is not a token.")
 _BAD_TARGET = Rejection(400, "bad-request", "The request target is neither a path nor an http address.")
@@ -152,12 +187,14 @@ class Parser:
         fields: dict[bytes, bytes] = {}
         excess = None if head.measured else self._excess(head)
         if excess is not None:
-            return Parsed(self._ids.new(), fields, trusted=False, rejection=excess)
+            parsed = Parsed(self._ids.new(), fields, trusted=False)
+            parsed.rejection = excess
+            return parsed
         for name, value in head.headers:
             if name in _READ:
                 fields[name] = value if name not in fields else fields[name] + b", " + value
         trusted = self._addresses.trusts(head.peer)
-        parsed = Parsed(self._request_id(fields, trusted=trusted), fields, trusted)
+        parsed = Parsed(self._request_id(fields, trusted=trusted), fields, trusted=trusted)
         parsed.rejection = self._read(head, parsed) or self._unacceptable(head, fields)
         return parsed
 
@@ -178,7 +215,7 @@ class Parser:
     def _read(self, head: Head, parsed: Parsed) -> Rejection | None:
         """Fill in `parsed` as far as the head can be read; return why it cannot be read further."""
         fields = parsed.fields
-        if head.version not in _VERSIONS:
+        if head.version not in VERSIONS:
             return _VERSION
         method = _METHODS.get(head.method)
         if method is None:

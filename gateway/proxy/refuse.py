@@ -121,7 +121,7 @@ class Refuser:
             headers.append(_NOTHING_LOADS)
         if self._cors:
             headers += self._readable_by(asked.origin)
-        return Answer(members["status"], headers, b"" if asked.head else body, close)
+        return Answer(members["status"], headers, b"" if asked.head else body, close=close)
 
     def _readable_by(self, origin: bytes | None) -> Headers:
         """Return the CORS fields of an answer to `origin` (Fetch, section 3.2): its own name, never a list."""

@@ -33,6 +33,7 @@ INTERIM_LIMIT = 32
 _PARSING = -1
 _UNTIL_CLOSE = sys.maxsize
 _PROTOCOL = b"HTTP/"
+_PLAIN = b"HTTP/1.1 "
 _END_OF_HEAD = b"\r\n\r\n"
 #: Octets of a head's end that may have come in the read before the one that completes it.
 _STRADDLED = len(_END_OF_HEAD) - 1
@@ -132,7 +133,9 @@ class Response:
             return
         headers, self._headers = self._headers, []
         status: int = self._parser.get_status_code()
-        version = self._parser.get_http_version()
+        # What the line says of itself costs less than to ask the parser.
+        plain = self._begin >= 0 and self._head.startswith(_PLAIN, self._begin)
+        version = "1.1" if plain else self._parser.get_http_version()
         fault = self._judge(status, version, headers) if self._names_http() else _NOT_HTTP
         if fault:
             self._fail(fault)

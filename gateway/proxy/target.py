@@ -22,8 +22,8 @@ from urllib.parse import unquote_to_bytes
 
 __all__ = ["canonical", "decoded", "origin_form", "split", "stripped"]
 
-# Nothing to do: no escape, parameter or empty segment, and no segment that begins with a dot.
-_PLAIN = re.compile(rb"(?:/[A-Za-z0-9_~!$&'()*+,=:@-][A-Za-z0-9._~!$&'()*+,=:@-]*)*/?")
+# Nothing to do: no escape, parameter or empty segment, no segment that begins with a dot, and a query of what may be.
+_PLAIN = re.compile(rb"((?:/[A-Za-z0-9_~!$&'()*+,=:@-][A-Za-z0-9._~!$&'()*+,=:@-]*+)*+/?)(?:\?[^\x00-\x20\x7f#]*+)?")
 _FORBIDDEN = re.compile(rb"[\x00-\x20\x7f\\#]|//|%(?:00|5[cC]|(?![0-9A-Fa-f]{2}))")
 _FORBIDDEN_OCTETS = re.compile(rb"[\x00-\x20\x7f#]")
 _DOT_SEGMENT = re.compile(rb"(?:^|[/\\])\.\.?(?=[;/\\]|$)")
@@ -63,11 +63,12 @@ def canonical(target: bytes, *, rewritten: bool) -> str | None:
 
     `rewritten` says that the gateway changes the beginning of some paths, so dot segments are ambiguous.
     """
+    plain = _PLAIN.fullmatch(target)
+    if plain:
+        return plain[1].decode("ascii")
     path, query = split(target)
     if _FORBIDDEN_OCTETS.search(query):
         return None
-    if _PLAIN.fullmatch(path):
-        return path.decode("ascii")
     if _FORBIDDEN.search(path):
         return None
     return _canonical(path, rewritten=rewritten)
