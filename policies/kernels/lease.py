@@ -33,7 +33,7 @@ from policies.kernels import gcra
 from policies.kernels.gcra import JITTER, Bucket
 from policies.units import SECOND, Micros, RequestUnits
 
-__all__ = ["MAX_ASKERS", "RECENT", "Asker", "Grant", "Record", "Want", "lease", "lifetime", "prepare"]
+__all__ = ["MAX_ASKERS", "RECENT", "TICK", "Asker", "Grant", "Record", "Want", "lease", "lifetime", "prepare"]
 
 #: How often a process asks.
 TICK: Micros = 100_000
@@ -46,6 +46,9 @@ MAX_ASKERS = 32
 
 #: How long a record outlives the moment at which the bucket is full; the mark of high demand lives for a second.
 SLACK: Micros = 2 * SECOND
+
+#: The year 2255. Beyond it a double skips microseconds; an ask that would wait longer waits for nobody's lifetime.
+FAR: Micros = 9_000_000_000_000_000
 
 #: How long a record without a rate, which never fills, is kept after it was last asked.
 IDLE: Micros = 3600 * SECOND
@@ -177,7 +180,7 @@ def _heal(bucket: Bucket, dearest: RequestUnits, floor: float, now: Micros) -> N
     if not bucket.want <= dearest:
         bucket.want = dearest
     pace = floor * bucket.rate_us
-    latest = now + SECOND + int(JITTER * dearest / pace) if pace > 0.0 else now
+    latest = min(now + SECOND + int(JITTER * dearest / pace), FAR) if pace > 0.0 else now
     bucket.low_until = min(bucket.low_until, latest)
     bucket.want_until = min(bucket.want_until, latest)
 
@@ -295,4 +298,4 @@ def lifetime(record: Record, now: Micros) -> Micros:
     bucket = record.bucket
     if bucket.rate_us <= 0.0:
         return IDLE
-    return ceil(gcra.level_at(bucket, now) / bucket.rate_us) + SLACK
+    return min(ceil(gcra.level_at(bucket, now) / bucket.rate_us) + SLACK, FAR)

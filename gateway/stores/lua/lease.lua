@@ -13,15 +13,13 @@ local TICK = 100000
 local RECENT = 350000
 local MAX_ASKERS = 32
 local SLACK = 2 * SECOND
+local FAR = 9000000000000000
 local IDLE = 3600 * SECOND
 
 local HEAD = "<ddddddddddd"
 local ASKER = "<ddddd"
 local WANT = "<ddddddddddd"
 local GRANT = "<dddddd"
-
--- Beyond it a double skips microseconds: no clock says so.
-local LATEST = 9000000000000000
 
 -- The record that `value` holds, or nil if it holds none.
 local function read_record(value)
@@ -38,7 +36,7 @@ local function read_record(value)
   if math.min(rate_us, burst, level, want, credit, seen) < 0 or math.max(stamp, high_at, credit_at) > seen then
     return nil
   end
-  if math.max(seen, low_until, want_until) > LATEST then
+  if seen > FAR then
     return nil
   end
   local bucket = {
@@ -120,7 +118,7 @@ local function heal(bucket, dearest, floor, now)
     bucket.want = dearest
   end
   local pace = floor * bucket.rate_us
-  local latest = pace > 0 and now + SECOND + math.floor(JITTER * dearest / pace) or now
+  local latest = pace > 0 and math.min(now + SECOND + math.floor(JITTER * dearest / pace), FAR) or now
   bucket.low_until = math.min(bucket.low_until, latest)
   bucket.want_until = math.min(bucket.want_until, latest)
 end
@@ -278,7 +276,7 @@ local function lifetime(record, now)
   if bucket.rate_us <= 0 then
     return IDLE
   end
-  return math.ceil(level_at(bucket, now) / bucket.rate_us) + SLACK
+  return math.min(math.ceil(level_at(bucket, now) / bucket.rate_us) + SLACK, FAR)
 end
 
 local function read_want(packed, index)

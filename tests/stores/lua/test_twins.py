@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from random import Random
 from struct import pack
@@ -12,7 +12,7 @@ import redis
 
 from policies.kernels import gcra
 from policies.kernels.gcra import Bucket
-from policies.kernels.lease import Record, Want, lease, prepare
+from policies.kernels.lease import RECENT, TICK, Record, Want, lease, prepare
 from policies.kernels.seats import Table, allowance
 from policies.units import SECOND
 from tests.policies.buckets import EPOCH, per_us
@@ -34,16 +34,20 @@ COSTS = (0.0, 0.1, 0.25, 1.0, 1.0, 1.0, 3.0, 5.0, 40.0)
 LONG = 500
 
 
-def _clock(random: Random, rate_us: float) -> Iterator[int]:
-    """Yield instants: pauses around a tick and around what a unit takes, and now and then a clock that is set."""
+def _clock(random: Random, rate_us: float, told: Sequence[int] = ()) -> Iterator[int]:
+    """Yield instants: pauses around a tick, what a unit takes, and the last wait told; now and then a clock is set."""
     now, unit = EPOCH, int(1 / rate_us) if rate_us > 0 else SECOND
     while True:
         yield now
         draw = random.random()
-        if draw < 0.7:
+        if draw < 0.1:
+            now += max(0, (*told, RECENT)[-1 if random.random() < 0.1 else 0] - random.randrange(2))
+        elif draw < 0.7:
             now += random.choice((0, 1, random.randrange(200_000), random.randrange(2 * unit + 1)))
         elif draw < 0.97:
-            now += random.choice((random.randrange(3 * SECOND), random.randrange(12 * unit + 1), 100_000))
+            now += random.choice(
+                (random.randrange(3 * SECOND), random.randrange(12 * unit + 1), TICK, SECOND, 3 * SECOND)
+            )
         else:
             now += random.choice((-1, -11 * SECOND, -3600 * SECOND, -172_800 * SECOND, 172_800 * SECOND, 40 * unit))
 
@@ -59,7 +63,8 @@ def test_gcra_is_the_kernel(client: redis.Redis, soak: bool) -> None:
         random = Random(seed)
         rate_us, burst = _limits(random)
         reserve, floor = burst * random.choice((0.0, 0.25, 0.9)), random.choice((0.0, 0.05, 0.5, 0.95, 1.0))
-        clock, bucket = _clock(random, rate_us), Bucket(rate_us, burst, EPOCH)
+        told: list[int] = []
+        clock, bucket = _clock(random, rate_us, told), Bucket(rate_us, burst, EPOCH)
         rows: list[Row] = []
         expected: list[bytes] = []
         for now, _ in zip(clock, range(LONG), strict=False):
@@ -68,7 +73,8 @@ def test_gcra_is_the_kernel(client: redis.Redis, soak: bool) -> None:
                 rate_us, burst = _limits(random)
             step = Step(random.choice(COSTS), low=random.random() < 0.5, reserve=reserve, floor=floor)
             rows.append((now, act, rate_us, burst, step.cost, float(step.low), reserve, floor))
-            expected.append(pack("<11d", _gcra(bucket, act, step, rate_us, burst, now), *as_read(bucket)))
+            told[:] = [_gcra(bucket, act, step, rate_us, burst, now)]
+            expected.append(pack("<11d", *told, *as_read(bucket)))
         assert drive(client, "gcra", rows) == expected, seed
 
 
@@ -96,13 +102,16 @@ def test_lease_is_the_kernel(client: redis.Redis, soak: bool) -> None:
         record: Record | None = None
         rows: list[Row] = []
         expected: list[bytes] = []
-        for now, _ in zip(_clock(random, limits[0]), range(LONG), strict=False):
+        told: list[int] = []
+        for now, _ in zip(_clock(random, limits[0], told), range(LONG), strict=False):
             if random.random() < 0.01:
                 limits = _limits(random)
             process, want = random.randint(1, processes), _want(random, reserve * limits[1], floor)
             rows.append((now, process, dearest, *limits, *want))
             record = prepare(record, *limits, want, dearest, now)
-            expected.append(pack("<6d", *lease(record, process, want, now)) + packed_record(record))
+            grant = lease(record, process, want, now)
+            told[:] = [max(grant.high_wait_us, grant.low_wait_us)]
+            expected.append(pack("<6d", *grant) + packed_record(record))
         assert drive(client, "lease", rows) == expected, seed
 
 
