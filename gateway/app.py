@@ -107,6 +107,8 @@ class Gateway:
         self.endpoint.router.redirect_slashes = False
         #: How many sockets callers hold; set by the server, which alone knows.
         self.callers: Callable[[], int] = int
+        #: How the store stands; of several processes the parent asks its workers.
+        self.standing: Callable[[], Mapping[str, object] | None] = self._store_standing
         self.door: Door
         self.sockets: Sockets
         self._upstreams: Mapping[str | None, Upstream] = {}
@@ -143,7 +145,7 @@ class Gateway:
             self.identity.jobs,
             [
                 *self.dashboard.routes(),
-                *act_routes(self.acts, policies, self.telemetry, self._clock, self._store_standing),
+                *act_routes(self.acts, policies, self.telemetry, self._clock, self._stands),
                 *reload_routes(self._asked),
             ],
             self.history,
@@ -308,6 +310,9 @@ class Gateway:
         if isinstance(shares := store.backstop, Shares):
             gauges.backstop_contended = lambda: shares.view(self._clock.now()).contended
             gauges.backstop_used_ratio = lambda: shares.view(self._clock.now()).used_ratio
+
+    def _stands(self) -> Mapping[str, object] | None:
+        return self.standing()
 
     def _store_standing(self) -> Mapping[str, object] | None:
         return self.store.standing(self._clock.now()) if isinstance(self.store, GuardedStore) else None

@@ -28,12 +28,11 @@ from gateway.dashboard.past import SPANS, Past
 from gateway.dashboard.peaks import Peaks
 from gateway.dashboard.recent import EVERY, Recent
 from gateway.dashboard.stream import Stream
-from gateway.dashboard.view import View
+from gateway.dashboard.view import Shown, View
 from gateway.errors import GatewayError
 from gateway.history.keeper import History
 from gateway.telemetry import Telemetry
 from policies.charge import NEVER
-from policies.kernels.fairshare import Shares
 from policies.policy import PolicySet
 from policies.units import SECOND, Micros
 
@@ -55,7 +54,7 @@ class Dashboard:
         policies: Callable[[], PolicySet],
         ready: Callable[[], dict[str, Any]],
         act_ids: Callable[[], dict[str, str]],
-        shares: Shares | None,
+        shares: Shown | None,
         clock: Clock,
         *,
         history: History | None = None,
@@ -83,6 +82,10 @@ class Dashboard:
             Route("/dashboard/tenants/{id:path}", self.tenant),
             Route("/dashboard/peaks/{id:path}", self.peaks),
         ]
+
+    def show_shares(self, shares: Shown) -> None:
+        """Show shares that somebody else knows."""
+        self._view.shares = shares
 
     def stop(self) -> None:
         """End what pages listen to; from any thread."""

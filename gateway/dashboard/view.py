@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 from gateway.clock import Clock
 from gateway.dashboard.band import Band
@@ -26,13 +26,13 @@ from gateway.telemetry.figures import FLOOR, Figures, Report
 from gateway.telemetry.order import in_pieces
 from gateway.telemetry.recorder import SCOPES
 from gateway.telemetry.windows import WINDOWS
-from policies.kernels.fairshare import Shares
+from policies.kernels.share import SharesView, ShareView
 from policies.policy import PolicySet, TenantRules
 from policies.request import Kind, Principal
 from policies.sizing import effective_key, effective_tenant
 from policies.units import SECOND, Micros
 
-__all__ = ["LIMIT", "SORTS", "Asked", "View", "read_query"]
+__all__ = ["LIMIT", "SORTS", "Asked", "Shown", "View", "read_query"]
 
 LIMIT = 200
 _HEAVY = 5
@@ -96,6 +96,18 @@ def _whole(text: str) -> int:
     return int(text)
 
 
+class Shown(Protocol):
+    """Whoever knows the shares: the kernel, or a parent that was told by its workers."""
+
+    def view(self, now: Micros) -> SharesView:
+        """Return the state of the backstop."""
+        ...
+
+    def share_of(self, tenant: str, now: Micros) -> ShareView | None:
+        """Return a tenant's share, None if it is not known."""
+        ...
+
+
 class View:
     """Snapshots for the page. From any thread but the data plane's."""
 
@@ -105,14 +117,14 @@ class View:
         recent: Recent,
         band: Band,
         policies: Callable[[], PolicySet],
-        shares: Shares | None,
+        shares: Shown | None,
         clock: Clock,
     ) -> None:
         self._telemetry = telemetry
         self._recent = recent
         self._band = band
         self._policies = policies
-        self._shares = shares
+        self.shares = shares
         self._clock = clock
         self._began = clock.now()
 
@@ -141,6 +153,7 @@ class View:
             "at": datetime.fromtimestamp(now / SECOND, UTC).isoformat(timespec="milliseconds"),
             "window": window,
             "scope": scope,
+            "instances": len(self._telemetry.instances()),
             "seconds": round(seconds, 1),
             "aggregate": report.aggregate.as_members(),
             "worst": report.worst_members(),
@@ -174,7 +187,7 @@ class View:
 
     def _fair(self, row: Figures, among: list[Figures], now: Micros) -> float:
         """Return a tenant's share; where shares are not kept (one bucket for all), what an equal part would be."""
-        if self._shares is not None:
+        if self.shares is not None:
             return self._share(row.tenant, now) or math.inf
         return float(self._policies().backstop.rate.per_second) / len(among)
 
@@ -196,14 +209,14 @@ class View:
         ]
 
     def _share(self, tenant: str, now: Micros) -> float | None:
-        share = None if self._shares is None else self._shares.share_of(tenant, now)
+        share = None if self.shares is None else self.shares.share_of(tenant, now)
         return None if share is None else round(share.share, 2)
 
     def _backstop(self, now: Micros) -> dict[str, Any]:
         capacity = float(self._policies().backstop.rate.per_second)
-        if self._shares is None:
+        if self.shares is None:
             return {"capacity": capacity}
-        view = self._shares.view(now)
+        view = self.shares.view(now)
         return {
             "capacity": capacity,
             "used": round(view.used_ratio, 4),

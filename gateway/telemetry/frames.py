@@ -32,8 +32,7 @@ Frame = dict[str, Any]
 MAX_REFUSED = 200
 #: Gauges of the moment.
 MOMENTARY = (
-    "in_flight", "connections", "keys", "store_up", "backstop_contended", "backstop_used_ratio", "backstop_part",
-    "jwks_age_seconds",
+    "in_flight", "connections", "keys", "store_up", "backstop_contended", "backstop_used_ratio", "jwks_age_seconds",
 )  # fmt: skip
 #: Those that only grow.
 GROWING = ("store_errors", "overflow_requests")

@@ -113,8 +113,6 @@ class Gauges:
 
     backstop_contended: Callable[[], bool] | None = None
     backstop_used_ratio: Callable[[], float | None] | None = None
-    #: Which part of the backstop is this process's own at the moment; all of it where nobody sets it.
-    backstop_part: Callable[[], float] | None = None
     #: Asked for those tenants that have a label.
     key_quota: Callable[[Collection[str]], Iterable[KeyQuota]] | None = None
     store_up: Callable[[], bool] | None = None

@@ -25,7 +25,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import orjson
@@ -43,6 +43,7 @@ from gateway.serve import SWITCH_INTERVAL_SECONDS, Plane
 from gateway.telemetry.frames import Outflow
 from gateway.workers.channel import Channel, read_first
 from gateway.workers.parts import parted
+from policies.kernels.fairshare import Shares
 
 __all__ = ["Order", "Start", "run"]
 
@@ -51,6 +52,8 @@ _LOG = logging.getLogger("evenhand.worker")
 EVERY_SECONDS = 0.5
 #: How long a worker whose parent has died may take to leave.
 _ORPHAN_SECONDS = 3.0
+#: Tenants whose share is told at once.
+_MOST_SHARES = 500
 #: How long the last words of a worker may take.
 _LAST_SECONDS = 2.0
 
@@ -166,11 +169,22 @@ class Worker(Plane):
 
     def _frame(self) -> bytes:
         with self._telling:
-            telemetry = self.gateway.telemetry
-            health = self.gateway.health
-            more = {"stalled_us": health.stalled_us, "cause": health.cause()}
-            frame = self._outflow.take(telemetry.now()) | more
-            return orjson.dumps(("frame", frame))
+            frame = self._outflow.take(self.gateway.telemetry.now())
+            return orjson.dumps(("frame", frame | self._standing(list(frame["counts"])[:_MOST_SHARES])))
+
+    def _standing(self, tenants: list[str]) -> dict[str, Any]:
+        """Return what a parent cannot know of store and shares: whoever asked lately has a share."""
+        gateway, shares, now = self.gateway, self.gateway.store.backstop, self.gateway.telemetry.now()
+        standing: dict[str, Any] = {
+            "stalled_us": gateway.health.stalled_us,
+            "cause": gateway.health.cause(),
+            "standing": gateway.standing(),
+        }
+        if isinstance(shares, Shares):
+            known = ((tenant, shares.share_of(tenant, now)) for tenant in tenants)
+            standing["backstop"] = asdict(shares.view(now))
+            standing["shares"] = {tenant: round(share.share, 2) for tenant, share in known if share is not None}
+        return standing
 
     def _tell(self, loop: asyncio.AbstractEventLoop) -> None:
         """Tell how things stand, twice a second; the thread's."""

@@ -113,6 +113,8 @@ class Parent:
         gateway.health.checks.append(crew.check)
         gateway.health.sources += [crew.warnings, self._merged.warnings]
         gateway.health.cause = self._merged.cause
+        gateway.standing = self._merged.standing
+        gateway.dashboard.show_shares(self._merged)
 
     def _open_reload(self) -> None:
         reloader = self._reloader = Reloader(self._gateway, self._source)
