@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 
+from gateway.ports import Store
 from gateway.stores.guard import BACKSTOP_LEASE, GuardedStore
 from policies.charge import NEVER, Charge, Hold, Plan, Reading, SeatCharge, ShareCharge
 from policies.policy import PolicySet
 from policies.posture import WAIT_US
 from policies.request import Class
-from policies.units import SECOND
+from policies.units import SECOND, Micros
 from tests.policies.documents import policy_set, quota
+from tests.stores.contract import ExactContract
 from tests.stores.lost import FakeLeased, FakeState
 
 __all__: list[str] = []
@@ -30,6 +32,15 @@ def plan(tenant: str = "acme", rate: float = 100.0, posture: str = "safe-capacit
     share = ShareCharge(tenant, 1.0, True, 1.0, Class.INTERACTIVE, rate / SECOND, max(1.0, rate))
     made = Plan(tenant, "ci", Class.INTERACTIVE, 1.0, (key,), (), (), share, posture=posture)
     return replace(made, **changes)
+
+
+class TestGuarded(ExactContract):
+    """The contract, with a guard before a store that answers."""
+
+    def open(self, policies: PolicySet, now: Micros) -> Store:
+        """Return a guarded store whose store is up."""
+        state = FakeState()
+        return GuardedStore(FakeLeased(policies, state, now), state, policies, 1000, now)
 
 
 class Lost:
