@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.gateway.dashboard.browser import page_of
 from tests.wire.caller import Response, request
-from tests.wire.gateway import Gateway, running, tenant, token
+from tests.wire.gateway import Gateway, free_port, running, tenant, token
 from tests.wire.load import at_once
 from tests.wire.origin import Origin, serving
 from tests.wire.script import Answer
@@ -34,6 +34,7 @@ def up() -> Iterator[Origin]:
     with serving() as origin:
         origin.on("/", Answer())
         origin.on("/bad", Answer(500))
+        origin.on("/exports", Answer())
         yield origin
 
 
@@ -139,6 +140,35 @@ def test_a_quota_is_raised_on_a_tenants_page(browser: Browser, gateway: Gateway)
         dialog.get_by_role("button", name="Raise it").click()
         expect(page.locator("#band .exempt")).to_contain_text("tenant acme at 3 times its quota until")
         assert send(gateway, "acme")[0].header("ratelimit-policy") == '"key";q=3000;w=1'
+
+
+def test_the_posture_is_set_where_the_store_is_lost(browser: Browser, tmp_path: Path, up: Origin) -> None:
+    """The band says that it is, and why; a posture that is set in a dialog decides the next request, until it ends."""
+    config = {
+        "tenants": [tenant("acme")],
+        "store": {"url": f"redis://127.0.0.1:{free_port()}", "path": "acts.sqlite3"},
+        "routes": [{"name": "exports", "path": "/exports", "posture": "open", "unlimited": "a test"}],
+    }
+    with running(tmp_path, up, config) as lost, page_of(browser, f"http://{lost.admin}") as page:
+        assert send(lost, "acme")[0].header("evenhand-degraded") == "store"
+        page.goto("/")
+        expect(page.locator("#band .degraded")).to_contain_text("the store does not answer (refused): safe-capacity")
+        page.get_by_role("button", name="Posture", exact=True).click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog).to_contain_text("this takes effect at once")
+        expect(dialog.get_by_label("Where")).to_contain_text("exports (now open)")
+        dialog.locator("select[name=kind]").select_option("closed")
+        dialog.get_by_label("Who answers for it").fill("sre")
+        dialog.get_by_role("button", name="Set it").click()
+        entry = page.locator("#band .posture")
+        expect(entry).to_contain_text("without a store closed decides until")
+        answer = send(lost, "acme")[0]
+        assert (answer.status, answer.header("evenhand-refused")) == (503, "posture")
+        assert send(lost, "acme", 1, "/exports")[0].status == 200
+        entry.get_by_role("button", name="End").click()
+        page.get_by_role("dialog").get_by_role("button", name="End it").click()
+        expect(entry).to_have_count(0)
+        assert send(lost, "acme")[0].status == 200
 
 
 def test_comes_back_after_a_restart(browser: Browser, gateway: Gateway) -> None:
