@@ -43,8 +43,8 @@ class House:
 
     def __init__(self, clock: StandingClock, beside: House | None = None, max_keys: int = 1000) -> None:
         self.clock = clock
-        self.turns = beside.turns if beside else HandTurns(clock)
-        self.ledger = KernelLedger(self.turns, clock, beside.ledger.records if beside else None)
+        self.turns: HandTurns = beside.turns if beside else HandTurns(clock)
+        self.ledger: KernelLedger = KernelLedger(self.turns, clock, beside.ledger.records if beside else None)
         self.ledger.process = beside.ledger.process + 1 if beside else 1
         self.store: LeasedStore
         self.store, _, _ = opened(policy_set(), clock, turns=self.turns, ledger=self.ledger, max_keys=max_keys)

@@ -35,8 +35,8 @@ SURE: Micros = SECOND
 _RICH = 1 / 16
 #: A bucket found empty is paced if so many costs flow in meanwhile.
 _PACED_COSTS = 4.0
-#: Demand of so many costs in a round is believed at once, and half of it forgotten in each round without; what is less
-#: may be chance, and counts for `_SLOW` a round, or every caller that comes once would have units lie idle here.
+#: Demand of so many costs in two rounds running is believed at once, and half of it forgotten in each round without.
+#: What is less may be chance, and counts for `_SLOW` a round, or one caller that comes once would have units lie idle.
 _PLENTY = 4.0
 _FAST, _SLOW = 0.5, 0.1
 #: Whoever was refused is asked for by rounds if so much of its cost is in demand in a round.
@@ -48,16 +48,17 @@ _RECENT = 0.8
 class Side:
     """What one class holds, and what is known of the rest for it.
 
-    `units` are held. `asked` was asked since the last round, `pace` is asked in a round. `rest` could be had of the
-    bucket when it last answered; asks of `dry_cost` or more are refused until `dry_until` (NEVER for a zero quota).
-    `cost` was the last one asked, `short` the dearest that was refused since the last round.
+    `units` are held. `asked` was asked since the last round, `before` in that, `pace` is asked in a round. `rest` could
+    be had of the bucket when it last answered; asks of `dry_cost` or more are refused until `dry_until`. `cost` was the
+    last one asked, `short` the dearest that was refused since the last round.
     """
 
-    __slots__ = ("asked", "cost", "dry_cost", "dry_until", "pace", "rest", "short", "units")
+    __slots__ = ("asked", "before", "cost", "dry_cost", "dry_until", "pace", "rest", "short", "units")
 
     def __init__(self) -> None:
         self.units = 0.0
         self.asked = 0.0
+        self.before = 0.0
         self.pace = 0.0
         self.rest = 0.0
         self.cost = 0.0
@@ -69,8 +70,11 @@ class Side:
         """Take the last round's demand into account."""
         asked, self.asked = self.asked, 0.0
         plenty = _PLENTY * self.cost
+        lasting, self.before = min(asked, self.before), asked
         if asked > self.pace:
-            self.pace = asked if asked >= plenty else self.pace + _SLOW * (asked - self.pace)
+            self.pace += _SLOW * (asked - self.pace)
+            if lasting >= plenty and lasting > self.pace:
+                self.pace = lasting
         else:
             self.pace += (_FAST if self.pace >= plenty else _SLOW) * (asked - self.pace)
 
@@ -195,13 +199,16 @@ class Pocket:
 
     def _wanted(self, side: Side, waits: RequestUnits, dearest: RequestUnits) -> tuple[RequestUnits, RequestUnits]:
         """Return how much to ask for one side, and the dearest cost that has to be in it."""
-        most = self.most(side)
-        ahead = max(side.target(most), side.whole(min(side.asked, most)))
+        ahead = side.target(self.most(side))
+        if waits > 0.0 and side.rest * _RICH >= _PLENTY * side.cost:
+            # Nothing tells yet how much will be asked: as much again as was, of a bucket that is rich.
+            ahead = max(ahead, side.whole(min(side.asked, side.rest * _RICH)))
         return max(0.0, waits + ahead - side.units), min(dearest, max(0.0, waits - side.units))
 
     def most(self, side: Side) -> RequestUnits:
         """Return how much may be held ahead of demand."""
-        return max(self.rate_us * AHEAD * ROUND, side.rest * _RICH)
+        rich = side.rest * _RICH
+        return max(self.rate_us * AHEAD * ROUND, rich if rich >= _PLENTY * side.cost else 0.0)
 
     def level(self, now: Micros) -> RequestUnits:
         """Return the level that the bucket would have by what was last heard of it; 0 is full."""

@@ -1,0 +1,148 @@
+"""Cases 9, 25, 33, 35 and 81 with limits in a shared store: four gateways, one Redis.
+
+Case 105 is in `tests/stores/test_leases_shared.py`; 29 and 31, which need a clock that can be driven, with the kernels
+in `tests/stores/test_leased.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.wire.caller import Caller, request
+from tests.wire.fleet import Fleet, fleet
+from tests.wire.gateway import tenant, tenants, token
+from tests.wire.load import at_once
+from tests.wire.origin import Origin
+from tests.wire.redis import RedisServer
+from tests.wire.script import Answer
+from tests.wire.toml import Document
+from tests.wire.waiting import until
+
+__all__: list[str] = []
+
+SPREAD, STEADY, HUNDRED, BARRIER, SEATED, PLANTED, KILLED = (
+    "spread", "steady", "hundred", "barrier", "seated", "planted", "killed",
+)  # fmt: skip
+#: Seats of a process that died are free again by then.
+SEATS_SECONDS = 2.0
+CONNECTIONS = 3
+
+
+def config(server: RedisServer) -> Document:
+    """Return what all gateways are told."""
+    return {
+        "store": {"url": server.url, "max_connections": CONNECTIONS, "deadline": "500ms"},
+        "backstop": {"quota": "100000/s"},
+        "tenants": [
+            *tenants(SPREAD, BARRIER, quota="1/h burst 20"),
+            *tenants(STEADY, PLANTED, quota="5/s burst 5"),
+            tenant(HUNDRED, quota="100/s burst 100"),
+            *tenants(SEATED, KILLED, quota="100000/s", concurrency=10),
+        ],
+    }
+
+
+@pytest.fixture(scope="module")
+def four(tmp_path_factory: pytest.TempPathFactory, origin: Origin, redis_process: RedisServer) -> Iterator[Fleet]:
+    """Run four gateways for the module."""
+    redis_process.clear()
+    with fleet(tmp_path_factory.mktemp("fleet"), origin, config(redis_process)) as found:
+        yield found
+
+
+def unbounded(server: RedisServer) -> list[bytes]:
+    """Return the records that have no expiry."""
+    with server.client() as client:
+        return [key for key in client.scan_iter(count=1000) if client.pttl(key) < 0]
+
+
+async def test_009_bucket_is_one_over_routes_methods_and_processes(four: Fleet, up: Origin) -> None:
+    """40 at once over 8 routes, 3 methods and 4 processes: the burst of 20 is admitted once (case 9)."""
+    asked = [
+        request(("GET", "PUT", "DELETE")[number % 3], f"/route-{number % 8}", token=token(SPREAD))
+        for number in range(40)
+    ]
+    tally = await four.at_once(asked)
+    assert tally.statuses == {200: 20, 429: 20}
+    assert up.by_tenant() == {SPREAD: 20}
+
+
+async def test_025_refusals_cost_nothing(four: Fleet, up: Origin) -> None:
+    """Twice its rate over four processes: the caller gets its rate, in every second (case 25)."""
+    tally = await four.offer(request(token=token(STEADY)), rates=[2.5] * 4, seconds=2.5, connections=1)
+    assert 5 + 12 - 2 <= tally.admitted <= 5 + 13 + 1
+    assert all(3 <= count <= 6 for count in tally.per_second()[1:2])
+
+
+async def test_035_barrier_over_four_processes(four: Fleet, up: Origin) -> None:
+    """500 released together on a new bucket of 20: exactly 20 are admitted, wherever they come in (case 35)."""
+    tally = await four.at_once([request(token=token(BARRIER))] * 500)
+    assert tally.statuses == {200: 20, 429: 480}
+    assert tally.limits() == {"key": 480}
+
+
+async def test_035_seats_over_four_processes(four: Fleet, up: Origin) -> None:
+    """200 at once on 10 seats while the upstream holds each: never an eleventh, and all seats are free again after."""
+    up.on("/", Answer(delay=0.5))
+    tally = await four.at_once([request(token=token(SEATED))] * 200)
+    assert tally.statuses == {200: 10, 429: 190}
+    assert tally.limits() == {"concurrency": 190}
+    assert len(up.seen) == 10
+    await until(lambda: four.sum("evenhand_in_flight") == 0, "all requests have ended")
+
+
+async def test_033_planted_record_heals(four: Fleet, up: Origin, redis_process: RedisServer) -> None:
+    """A record without expiry and with a huge count locks nobody out, and none lacks an expiry for long (case 33)."""
+    await four.at_once([request(token=token(PLANTED))] * 10)
+    assert unbounded(redis_process) == []
+    with redis_process.client() as client:
+        (key,) = [key for key in client.scan_iter() if b":own:" in key and PLANTED.encode() in key]
+        client.set(key, b"\xff" * 120)
+    gateway, ends = four.gateways[0], time.monotonic() + 5 / 5 + 1
+    while not (await at_once(gateway.address, [request(token=token(PLANTED))])).admitted:
+        assert time.monotonic() < ends, "locked out"
+        await asyncio.sleep(0.05)
+    assert unbounded(redis_process) == []
+
+
+async def test_warm_keys_do_not_wait_and_connections_are_bounded(four: Fleet, redis_process: RedisServer) -> None:
+    """90 % here, 10 % elsewhere, 1.5 times the limit: the burst and the rate are admitted, few wait, few commands."""
+    octets = request(token=token(HUNDRED))
+    await four.offer(octets, rates=[60, 7, 7, 7], seconds=1.0, connections=1)
+    waited = four.sum("evenhand_store_wait_seconds_count")
+    start = asyncio.get_running_loop().time()
+    tally = await four.offer(octets, rates=[135, 5, 5, 5], seconds=2.0, connections=1)
+    bound = 100 + 100 * (asyncio.get_running_loop().time() - start)
+    assert bound * 0.9 - 50 <= tally.admitted <= bound * 1.01
+    assert four.sum("evenhand_store_wait_seconds_count") - waited < 20
+    with redis_process.client() as client:
+        assert len(client.client_list()) <= 4 * CONNECTIONS + 1
+
+
+async def test_081_seats_of_a_killed_process_come_free(four: Fleet, up: Origin, redis_process: RedisServer) -> None:
+    """Ten seats held by a process that is killed are another's within the lease; no record is left without expiry.
+
+    The last test of the fleet: one of it is gone then (cases 81 and 33).
+    """
+    up.on("/", Answer(delay=30.0))
+    up.on("/quick", Answer())
+    other, *_, doomed = four.gateways
+    quick = [request(target="/quick", token=token(KILLED))] * 3
+    held = [await Caller.connect(doomed.address) for _ in range(10)]
+    for caller in held:
+        await caller.send(request(token=token(KILLED)))
+    await until(lambda: len(up.seen) == 10, "all seats are taken")
+    assert (await at_once(other.address, quick)).limits() == {"concurrency": 3}
+    doomed.end(signal.SIGKILL)
+    assert unbounded(redis_process) == []
+    for caller in held:
+        caller.reset()
+    ends = time.monotonic() + SEATS_SECONDS + 1
+    while (await at_once(other.address, quick)).admitted < 3:
+        assert time.monotonic() < ends, "no seat came free"
+        await asyncio.sleep(0.1)
