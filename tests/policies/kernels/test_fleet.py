@@ -14,6 +14,8 @@ from tests.policies.kernels.fleet import Bank, Member, run
 
 __all__: list[str] = []
 
+pytestmark = pytest.mark.untraced
+
 SKEWED = (0.9, 0.1 / 3, 0.1 / 3, 0.1 / 3)
 EVEN = (0.25,) * 4
 

@@ -21,6 +21,8 @@ from tests.stores.lua.twins import Row, as_read, drive, packed_record, packed_ta
 
 __all__: list[str] = []
 
+pytestmark = pytest.mark.untraced
+
 RATES = [
     per_us(rate)
     for rate in (
