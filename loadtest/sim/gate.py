@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 from gateway.stores.memory import MemoryStore
 from loadtest.sim.model import Mode, Rate, Scenario, TenantLoad
+from loadtest.sim.world import World
 from policies.admit import Planner, judge
 from policies.charge import Plan, Reading
 from policies.kernels.fairshare import Shares
@@ -21,9 +23,11 @@ from policies.request import Class, Kind, Principal
 from policies.units import SECOND, Micros
 from policies.units import Rate as UnitRate
 
-__all__ = ["Gate"]
+__all__ = ["TICK_US", "Gate"]
 
 DAY: Micros = 86_400 * SECOND
+#: The gateway's timer.
+TICK_US: Micros = SECOND // 50
 
 
 class Gate:
@@ -42,6 +46,20 @@ class Gate:
         self.store = MemoryStore(self.policies, 1_000_000, 0, self.backstop)
         self.take = self.store.take
         self._routes = {route.cost: index for index, route in enumerate(self.policies.routes)}
+
+    def begin(self, world: World) -> None:
+        """Do from now on what the gateway's timer does, and look at the debt."""
+        if self.shares is not None:
+            self._tick(world, 0)
+
+    def debt(self, now: Micros) -> float:
+        """Return what the backstop owes."""
+        return self.shares.view(now).debt if self.shares is not None else 0.0
+
+    def _tick(self, world: World, now: Micros) -> None:
+        self.store.tick(now)
+        world.deepest_debt = max(world.deepest_debt, self.debt(now))
+        world.at(now + TICK_US, partial(self._tick, world))
 
     @property
     def shares(self) -> Shares | None:

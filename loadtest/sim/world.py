@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 from heapq import heappop, heappush
 from random import Random
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from loadtest.sim.gate import Gate
 from policies.charge import Plan, Reading
-from policies.kernels.fairshare import Shares
 from policies.units import SECOND, Micros
+
+if TYPE_CHECKING:
+    from loadtest.sim.gate import Gate
 
 __all__ = ["SLOT_US", "Account", "Step", "World"]
 
@@ -95,8 +95,7 @@ class World:
     def run(self) -> None:
         """Let everything happen up to the end."""
         heap, end = self._heap, self.end_us
-        if self.gate.shares is not None:
-            self.at(0, partial(self._watch, self.gate.shares))
+        self.gate.begin(self)
         while heap:
             when, _, _, step = heappop(heap)
             if when >= end:
@@ -119,12 +118,6 @@ class World:
                 account.admitted += plan.cost
                 account.by_class[plan.cls] += plan.cost
         return reading
-
-    def _watch(self, shares: Shares, now: Micros) -> None:
-        """Do what the gateway's timer does, and look at the debt."""
-        self.gate.store.tick(now)
-        self.deepest_debt = max(self.deepest_debt, shares.view(now).debt)
-        self.at(now + SECOND // 50, partial(self._watch, shares))
 
 
 def _within(reading: Reading) -> bool:

@@ -16,7 +16,7 @@ from typing import Protocol, TypeAlias
 from policies.kernels.share import Ask, ClassPart, Plain, ShareRefusal
 from policies.units import NEVER, Micros, RequestUnits
 
-__all__ = ["Ceilings", "Service"]
+__all__ = ["Ceilings", "Make", "Service"]
 
 
 class Service(Protocol):
@@ -44,12 +44,12 @@ Make: TypeAlias = Callable[[float, RequestUnits, Sequence[ClassPart], float, Mic
 
 
 class Ceilings:
-    """The backstops of classes, by index of the class; `guarded` are the classes that have to be asked for here."""
+    """The backstops of classes, `services` by index of the class; `guarded` are those that have to be asked for."""
 
-    __slots__ = ("_closed", "_services", "guarded")
+    __slots__ = ("_closed", "guarded", "services")
 
     def __init__(self) -> None:
-        self._services: dict[int, Service] = {}
+        self.services: dict[int, Service] = {}
         self._closed = False
         self.guarded: frozenset[int] = frozenset()
 
@@ -58,7 +58,7 @@ class Ceilings:
         now: Micros, max_unlisted: int,
     ) -> None:  # fmt: skip
         """Follow the documents: `rate_us` and `burst` are the whole service's. Those that stay forget nothing."""
-        before, self._services = self._services, {}
+        before, self.services = self.services, {}
         plain = (Plain(),) * len(classes)
         for index, rule in enumerate(classes):
             if rule.ceiling >= 1.0:
@@ -68,25 +68,25 @@ class Ceilings:
                 service = make(*part, plain, unlisted_weight, now, max_unlisted)
             else:
                 service.rebuild(*part, plain, unlisted_weight, now, max_unlisted)
-            self._services[index] = service
+            self.services[index] = service
         self._closed = rate_us <= 0.0
-        self.guarded = frozenset(range(len(classes)) if self._closed else self._services)
+        self.guarded = frozenset(range(len(classes)) if self._closed else self.services)
 
     def take(self, ask: Ask, now: Micros) -> ShareRefusal | None:
         """Take from the ceiling of a guarded class."""
         if self._closed:
             return ShareRefusal("backstop", NEVER)
-        refusal = self._services[ask.cls].take(ask, now)
+        refusal = self.services[ask.cls].take(ask, now)
         if refusal is not None:
             refusal.limit, refusal.over = "class", False
         return refusal
 
     def undo(self, ask: Ask, now: Micros) -> None:
         """Give back what was just taken."""
-        if (service := self._services.get(ask.cls)) is not None:
+        if (service := self.services.get(ask.cls)) is not None:
             service.give_back(ask, now, over=service.over)
 
     def give_back(self, ask: Ask, now: Micros, *, over: bool) -> None:
         """Give back what was taken some time ago."""
-        if (service := self._services.get(ask.cls)) is not None:
+        if (service := self.services.get(ask.cls)) is not None:
             service.give_back(ask, now, over=over)

@@ -39,7 +39,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from policies.kernels.backlog import Queue
-from policies.kernels.ceilings import Ceilings
+from policies.kernels.ceilings import Ceilings, Make
 from policies.kernels.member import Member
 from policies.kernels.reservoir import Reservoir
 from policies.kernels.roster import Roster
@@ -90,8 +90,13 @@ class Shares(Reservoir):
         self._used_at = (now, 0.0)
         self._ceilings = Ceilings()
         self._rank(classes)
-        self._ceilings.resize(Shares, rate_us, burst, classes, unlisted_weight, now, max_unlisted)
+        self._ceilings.resize(self._ceiling(), rate_us, burst, classes, unlisted_weight, now, max_unlisted)
         self._guarded = self._roster.guarded = self._ceilings.guarded
+
+    @classmethod
+    def _ceiling(cls) -> Make:
+        """Return what makes the backstop of a class."""
+        return Shares
 
     def _rank(self, classes: Sequence[ClassPart]) -> None:
         highest = min((rule.priority for rule in classes), default=0)
@@ -352,7 +357,7 @@ class Shares(Reservoir):
         self._refit(rate_us, burst, now)
         self._rank(classes)
         self._roster.resize(unlisted_weight, max_unlisted, now)
-        self._ceilings.resize(Shares, rate_us, burst, classes, unlisted_weight, now, max_unlisted)
+        self._ceilings.resize(self._ceiling(), rate_us, burst, classes, unlisted_weight, now, max_unlisted)
         self._guarded = self._roster.guarded = self._ceilings.guarded
         self._solve(now)
 

@@ -17,7 +17,7 @@ from math import inf, isfinite
 from typing import Final
 
 from policies.kernels.backlog import Queue, Watch
-from policies.kernels.share import ShareView
+from policies.kernels.share import Ask, ShareView
 from policies.kernels.waterfill import Ratio, Waterline
 from policies.units import SECOND, Micros, RequestUnits
 
@@ -86,6 +86,13 @@ class Low:
         """Owe nothing: nobody waits any more, or a low ask would have been granted."""
         self.owed = self.credit = 0.0
 
+    def rescale(self, grown: float, virtual: float, now: Micros) -> None:
+        """Follow a weight that made every number per weight grow."""
+        self.credit = self.due(virtual, now) * grown
+        self.credit_at = virtual
+        self.owed *= grown
+        self.brim *= grown
+
     def granted(self, spent: float, virtual: float, now: Micros) -> None:
         """Pay a low take of `spent` units per weight out of the credit."""
         self.credit = max(0.0, self.due(virtual, now) - spent)
@@ -98,15 +105,20 @@ class Member(Ratio):
 
     __slots__ = (
         "arrival", "ask", "denied", "group", "had_high", "had_low", "half", "heavy_until", "high_until", "light_at",
-        "line", "low", "meter", "meter_rate_us", "metered_us", "over_us", "own_burst", "own_rate_us", "per_weight",
-        "plain", "queue", "saved", "seen_us", "small", "watch", "within_refused",
+        "line", "low", "mark", "meter", "meter_rate_us", "metered_us", "over_us", "own_burst", "own_rate_us", "part",
+        "per_weight", "plain", "queue", "saved", "seen_us", "small", "watch", "whole", "within_refused",
     )  # fmt: skip
 
     def __init__(self, weight: float, line: Waterline, now: Micros, *, full: bool) -> None:
         super().__init__(weight)
         self.line = line
+        #: The weight it was given, and what that is multiplied by here: see `parts`.
+        self.whole = weight
+        self.part = 1.0
+        #: What other processes know it by; nothing where there are none.
+        self.mark = b""
         #: The ask last seen, so that limits and weight are compared only when another one comes.
-        self.ask: object = None
+        self.ask: Ask | None = None
         #: Whether that ask has one share bucket to look at, and neither a group nor another class.
         self.plain = True
         #: The group this tenant shares with; None if it was listed.
@@ -153,14 +165,16 @@ class Member(Ratio):
             self.meter = 0.0
 
     def reweigh(self, weight: float, now: Micros) -> None:
-        """Change the weight: what the bucket holds in units is kept, within its burst."""
+        """Change the weight: what the bucket holds in units is kept, within its burst; so is all else that is known."""
         held = self.held(now) * self.weight
-        self.leave()
-        self.weight = weight
+        virtual, grown = self.line.virtual(now), self.weight / weight
+        self.line.reweigh(self, weight)
         self.per_weight, self.small, self.half = _scale(weight)
-        self.arrival = self.line.virtual(now) - min(held * self.per_weight, self.full())
+        self.arrival = virtual - min(held * self.per_weight, self.full())
+        self.saved *= grown
+        self.denied = virtual + max(0.0, self.denied - virtual) * grown
         if self.low is not None:
-            self.low = Low(self.small)
+            self.low.rescale(grown, virtual, now)
 
     def settle(self, held: float, full: float, *, light: bool) -> None:
         """Follow the bucket before an ask of a tenant with a lower class; the ask is `light` if it may ever be."""

@@ -31,12 +31,12 @@ class Reservoir:
         self._fit(rate_us, burst)
         self._arrival = -self._full_us
 
-    def _fit(self, rate_us: float, burst: RequestUnits) -> None:
+    def _fit(self, rate_us: float, burst: RequestUnits, debt: RequestUnits = 0.0) -> None:
         self._capacity = rate_us
         self._burst = burst
         self._cost_us = cost_us = 1.0 / rate_us if rate_us > 0.0 else 0.0
         self._full_us = burst * cost_us
-        self._debt_us = max(SECOND / 2, min(5.0, burst / 2) * cost_us)
+        self._debt_us = debt * cost_us or max(SECOND / 2, min(5.0, burst / 2) * cost_us)
         self._half_us = self._debt_us / 2
         #: What tenants have saved up may be used down to this.
         self._saved_us = self._half_us * 0.75

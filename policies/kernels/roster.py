@@ -11,6 +11,7 @@ Rules
 from __future__ import annotations
 
 from collections import deque
+from hashlib import blake2b
 from typing import Final
 
 from policies.kernels.member import FOREVER, Low, Member
@@ -18,7 +19,7 @@ from policies.kernels.share import Ask
 from policies.kernels.waterfill import LIFE_US, Waterline
 from policies.units import SECOND, Micros
 
-__all__ = ["Roster"]
+__all__ = ["Roster", "mark_of"]
 
 #: An unlisted tenant is forgotten after this long without demand; it comes back with an empty bucket.
 FORGET_US: Final = 60 * SECOND
@@ -28,6 +29,11 @@ SWEEP: Final = 64
 REBASE_AT: Final = 1e9
 
 
+def mark_of(tenant: str) -> bytes:
+    """Return what processes call a tenant among themselves: eight octets, none of which says who it is."""
+    return blake2b(tenant.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+
+
 class Roster:
     """All members: `line` is the level of listed tenants and of the group, `inner` that of those in the group.
 
@@ -35,11 +41,15 @@ class Roster:
     """
 
     __slots__ = (
-        "_order", "_overflow", "_unlisted", "group", "guarded", "inner", "line", "lower", "max_unlisted", "members",
+        "_marked", "_order", "_overflow", "_unlisted", "group", "guarded", "inner", "line", "lower", "marks",
+        "max_unlisted", "members",
     )  # fmt: skip
 
     def __init__(self, rate_us: float, unlisted_weight: float, max_unlisted: int, now: Micros) -> None:
         self.members: dict[str, Member] = {}
+        #: The same by what other processes know them by, if there are any.
+        self.marks: dict[bytes, Member] = {}
+        self._marked = False
         self.line = Waterline(rate_us, now)
         self.inner = Waterline(rate_us, now)
         self.group = Member(unlisted_weight, self.line, now, full=True)
@@ -55,9 +65,8 @@ class Roster:
         member = self.members.get(ask.tenant)
         if member is None or (member.group is None) is not ask.listed:
             member = self._join(ask, now)
-        if ask.weight != member.weight and member is not self._overflow:
-            member.line.weight += ask.weight - member.weight
-            member.reweigh(ask.weight, now)
+        if ask.weight != member.whole and member is not self._overflow:
+            self.weigh(member, ask.weight, member.part, now)
         if ask.own_rate_us != member.own_rate_us or ask.own_burst != member.own_burst:
             member.own(ask.own_rate_us, ask.own_burst, now)
         low = ask.cls in self.lower
@@ -78,14 +87,35 @@ class Roster:
             member.light_at = member.low_light_at() if low else FOREVER
         return member
 
+    def begin_marks(self) -> None:
+        """Keep from now on what other processes know members by."""
+        self._marked = True
+        for tenant, member in self.members.items():
+            self._mark(tenant, member)
+
+    def _mark(self, tenant: str, member: Member) -> None:
+        member.mark = mark_of(tenant)
+        self.marks[member.mark] = member
+
+    def weigh(self, member: Member, whole: float, part: float, now: Micros) -> None:
+        """Give `member` the weight `whole`, of which `part` counts here; what is known of it is kept."""
+        weight = whole * part
+        if member is not self.group or self._unlisted:
+            member.line.weight += weight - member.weight
+        member.whole, member.part = whole, part
+        member.reweigh(weight, now)
+
     def resize(self, unlisted_weight: float, max_unlisted: int, now: Micros) -> None:
         """Follow a reload, and look closely at everybody's next ask."""
         self.max_unlisted = max_unlisted
-        if self._unlisted:
-            self.line.weight += unlisted_weight - self.group.weight
-        self.group.reweigh(unlisted_weight, now)
+        self.weigh(self.group, unlisted_weight, self.group.part, now)
         for member in self.members.values():
             member.ask = None
+
+    @property
+    def has_unlisted(self) -> bool:
+        """Return whether there is anybody in the group."""
+        return self._unlisted > 0
 
     def sweep(self, now: Micros) -> None:
         """Drop those of the next few members that are idle."""
@@ -125,6 +155,8 @@ class Roster:
             return self._overflow
         member.line.join(member.weight)
         self.members[ask.tenant] = member
+        if self._marked:
+            self._mark(ask.tenant, member)
         self._order.append((ask.tenant, member))
         return member
 
@@ -137,6 +169,8 @@ class Roster:
         member.leave()
         member.line.part(member.weight)
         del self.members[tenant]
+        if member.mark:
+            del self.marks[member.mark]
         if member.group is not None:
             self._unlisted -= 1
             if not self._unlisted:

@@ -45,6 +45,8 @@ WIDTH: Final = 0.03
 LIFE_US: Final = 2 * SECOND
 #: How much of its share a tenant may save up while more is wanted than there is.
 DEEP_US: Final = SECOND // 4
+#: Most tenants noted as folded in, for whoever wants to know.
+SEEN: Final = 512
 #: That holds from this part of what is handed out on: at the very edge, demand is now above it and now below.
 NEARLY: Final = 0.9
 
@@ -91,8 +93,23 @@ class Waterline:
     """
 
     __slots__ = (
-        "_cells", "_folded_us", "_light", "_origin_us", "contended", "deep", "demand", "fresh", "level", "light",
-        "light_before", "solved_us", "tenants", "virtual_base", "weight",
+        "_cells",
+        "_folded_us",
+        "_light",
+        "_origin_us",
+        "contended",
+        "deep",
+        "demand",
+        "fresh",
+        "least",
+        "level",
+        "light",
+        "light_before",
+        "seen",
+        "solved_us",
+        "tenants",
+        "virtual_base",
+        "weight",
     )  # fmt: skip
 
     def __init__(self, level: float, now: Micros) -> None:
@@ -110,8 +127,12 @@ class Waterline:
         self.contended = False
         #: What 250 ms of the level are while more is wanted than there is, else 0: units per weight.
         self.deep = 0.0
+        #: The level of the whole, where this is a part of it: without contention it is no lower here.
+        self.least = 0.0
         #: Tenants with something asked and not folded in yet.
         self.fresh: list[Ratio] = []
+        #: Some of those folded in, if somebody wants to know.
+        self.seen: set[Ratio] | None = None
         self._cells: dict[int, Cell] = {}
         self._folded_us = now
         # Keeps the logarithms positive, so that int() rounds down; a share below e**-300 of a unit does not occur.
@@ -173,14 +194,43 @@ class Waterline:
             cell.weight += weight
             cell.mass += mass
             cell.touched = now
+        if self.seen is not None and len(self.seen) < SEEN:
+            self.seen.update(self.fresh)
         self.fresh.clear()
+
+    def wanted(self, ratio: Ratio) -> float:
+        """Return the estimate of a tenant's demand as of the last fold, in units per microsecond."""
+        if ratio.cell is None:
+            return 0.0
+        return ratio.mass * exp(WIDTH * ratio.cell.index - DECAY * (self._folded_us - self._origin_us))
+
+    def light_wanted(self) -> float:
+        """Return the estimate of what those with much left in their share bucket demand together."""
+        return self._light
+
+    def reweigh(self, ratio: Ratio, weight: float) -> None:
+        """Change a tenant's weight: its demand stays what it is."""
+        before = ratio.cell
+        if before is None:
+            ratio.weight = weight
+            return
+        mark = log(ratio.mass / weight) + WIDTH * before.index
+        ratio.leave()
+        ratio.weight = weight
+        index = int(mark / WIDTH)
+        ratio.mass = weight * exp(mark - index * WIDTH)
+        ratio.cell = cell = self._cells.setdefault(index, Cell(index))
+        cell.count += 1
+        cell.weight += weight
+        cell.mass += ratio.mass
+        cell.touched = max(cell.touched, before.touched)
 
     def solve(self, handed_out: float, now: Micros) -> None:
         """Find the level at which `handed_out` units per microsecond are used; settles virtual time first."""
         self.virtual_base += max(now - self.solved_us, 0) * self.level
         self.solved_us = max(now, self.solved_us)
         self.fold(now)
-        rows = self._rows(now)
+        rows = self.rows(now)
         self.demand = self._light + sum(ratio * weight for ratio, weight in rows)
         self.contended = self.demand > handed_out
         even = handed_out / (self.weight or 1.0)
@@ -188,10 +238,10 @@ class Waterline:
             self.level = max(even, _level(rows, self.demand, handed_out))
         else:
             highest = rows[0][0] if rows else 0.0
-            self.level = max(even, highest + (handed_out - self.demand) / (self.weight or 1.0))
+            self.level = max(even, self.least, highest + (handed_out - self.demand) / (self.weight or 1.0))
         self.deep = self.level * DEEP_US if self.demand > NEARLY * handed_out else 0.0
 
-    def _rows(self, now: Micros) -> list[tuple[float, float]]:
+    def rows(self, now: Micros) -> list[tuple[float, float]]:
         """Return (demand per weight, weight) of each living cell, highest first; cells without tenants end here."""
         shift = DECAY * (self._folded_us - self._origin_us)
         rows = []

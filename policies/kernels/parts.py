@@ -1,0 +1,223 @@
+"""Which part of a tenant's demand is in this process, and so which part of its weight counts here.
+
+Theory of operation
+-------------------
+A tenant whose demand is spread evenly over n processes counts everywhere with its whole weight: levels are then an n-th
+of what they would be in one process, and nothing has to be known of anybody. It matters only who is spread unevenly
+*and* asks for more than an n-th of its share somewhere; its share bucket runs low there, so it is noticed. Its demand
+is told to the others, who tell theirs; each gives it the weight times n times the part that it has of the sum.
+
+Rules
+1. At most `MOST` tenants are told of by a process that notices them, the heaviest by demand per weight first; as many
+   again because others noticed them.
+2. A part follows demand as slowly as the tenant's share takes for `WINDOW` requests: with a share of 0.3/s, a request
+   more or less says nothing about where its callers are. What cannot be chance is followed at once; what can be chance,
+   its callers being spread evenly, is taken for that.
+3. No part is 0: a first ask finds a bucket that fills.
+4. Weights are changed in steps, so that one that wavers is left alone. The group of all unlisted tenants is no tenant:
+   its part goes by what its members use at their level (`portion`).
+5. Buckets hold a burst in every process, for nobody knows where one will come. Whoever turns out to ask for more than
+   its share keeps one burst in all.
+6. Whoever is noticed stays so until its bucket has not been low for two seconds; with more than its even part here also
+   until what it asks for would fit half of an n-th of its share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from heapq import nlargest
+from math import exp, log, sqrt
+from typing import Final, NamedTuple
+
+from policies.kernels.member import Member
+from policies.kernels.roster import Roster
+from policies.units import SECOND, Micros
+
+__all__ = ["MOST", "Heard", "Parts", "step_of", "weight_of"]
+
+MOST: Final = 96
+#: Members looked at by one step; it takes about 0.15 ms.
+SLICE: Final = 64
+#: How long somebody is told of after it was last noticed, and followed because others notice it.
+KEPT_US: Final = 2 * SECOND
+OTHERS_US: Final = SECOND // 2
+#: A small burst, in units.
+BURST: Final = 20.0
+#: What demand is averaged over, in requests, and the least and the longest time of that, in seconds.
+WINDOW: Final = 80.0
+FAST: Final = 0.1
+SLOW: Final = 30.0
+#: Variance of a quick estimate, as a part of the rate of requests, and what one request adds to it; beyond so many
+#: deviations it was no chance, and beyond so many of a part callers are not spread evenly.
+NOISE: Final = 1.8
+ONE: Final = 3.6
+CERTAIN: Final = 4.0
+LIKELY: Final = 2.5
+#: From this many steps on a part is more than even.
+UNEVEN: Final = 10
+#: Part of the demand that counts as spread evenly, wherever it is.
+EVEN: Final = 0.02
+#: Width of a step of a part, as a logarithm.
+STEP: Final = 0.02
+
+
+class Heard(NamedTuple):
+    """What another process tells: demand in units per second by mark, of those it noticed and of the rest."""
+
+    noticed: Mapping[bytes, float]
+    others: Mapping[bytes, float]
+
+
+class _Part:
+    """A tenant that is followed."""
+
+    __slots__ = ("demand", "heard_until", "member", "noticed_until", "seconds", "step", "window")
+
+    def __init__(self, member: Member) -> None:
+        self.member = member
+        self.demand = 0.0
+        #: For how long it was averaged, and over how many seconds and units of cost that is worth.
+        self.seconds = 0.0
+        self.window = 0.0
+        self.step = 0
+        self.noticed_until: Micros = 0
+        self.heard_until: Micros = 0
+
+
+class Parts:
+    """The tenants of a roster that are told of."""
+
+    __slots__ = ("_due", "_followed", "_looked_us", "_roster", "_totals")
+
+    def __init__(self, roster: Roster, now: Micros) -> None:
+        self._roster = roster
+        self._followed: dict[Member, _Part] = {}
+        self._looked_us = now
+        #: What others have of each that anybody told of; and those whose part is not looked at yet.
+        self._totals: dict[bytes, float] = {}
+        self._due: list[_Part] = []
+        roster.begin_marks()
+        roster.line.seen = set()
+        roster.inner.seen = set()
+
+    def look(self, processes: int, now: Micros) -> None:
+        """Notice whose bucket ran low, follow the demand of those noticed, and let go of those that are light again."""
+        elapsed = max(1, now - self._looked_us) / SECOND
+        self._looked_us = now
+        for part in list(self._followed.values()):
+            self._follow(part, elapsed, processes, now)
+        for line in (self._roster.line, self._roster.inner):
+            if line.seen:
+                self._notice([each for each in line.seen if isinstance(each, Member)], now)
+                line.seen.clear()
+
+    def told(self) -> Heard:
+        """Return what the other processes should know."""
+        noticed: dict[bytes, float] = {}
+        others: dict[bytes, float] = {}
+        for part in self._followed.values():
+            kept = noticed if part.noticed_until > self._looked_us else others
+            kept[part.member.mark] = part.demand
+        return Heard(noticed, others)
+
+    def forget(self) -> None:
+        """Begin to hear anew."""
+        self._totals.clear()
+
+    def hear(self, heard: Heard, now: Micros) -> None:
+        """Hear what one other process tells."""
+        totals, marks = self._totals, self._roster.marks
+        for told in heard:
+            for mark, demand in told.items():
+                totals[mark] = totals.get(mark, 0.0) + demand
+        for mark in heard.noticed:
+            member = marks.get(mark)
+            if member is not None and (part := self._begin(member, 2 * MOST)) is not None:
+                part.heard_until = now + OTHERS_US
+
+    def divide(self, processes: int, now: Micros) -> bool:
+        """Give the next few that are followed the weight of their part; return whether that was all."""
+        if not self._due:
+            self._due = list(self._followed.values())
+        for part in self._due[-SLICE:]:
+            self._divide(part, processes, now)
+        del self._due[-SLICE:]
+        return not self._due
+
+    def _notice(self, seen: list[Member], now: Micros) -> None:
+        """Follow the heaviest of those seen that are low."""
+        for member in nlargest(MOST, seen, key=_ratio):
+            if member.mark and member not in self._followed and member.held(now) < member.half:
+                part = self._begin(member, MOST)
+                if part is None:
+                    return
+                part.noticed_until = now + KEPT_US
+
+    def _begin(self, member: Member, most: int) -> _Part | None:
+        """Return what is followed of a member, begun if there is room."""
+        part = self._followed.get(member)
+        if part is None and len(self._followed) < most:
+            part = self._followed[member] = _Part(member)
+        return part
+
+    def _follow(self, part: _Part, elapsed: float, processes: int, now: Micros) -> None:
+        member = part.member
+        line = member.line
+        if self._roster.marks.get(member.mark) is not member:  # it was idle, and is gone
+            del self._followed[member]
+            return
+        share = line.level * SECOND * processes * member.whole
+        cost = member.ask.cost if member.ask is not None else 1.0
+        constant = min(SLOW, max(FAST, WINDOW * cost / share)) if share > 0.0 else SLOW
+        wanted = line.wanted(member) * SECOND
+        change = wanted - part.demand
+        if abs(change) > CERTAIN * (sqrt(NOISE * part.demand * cost) + ONE * cost):
+            part.seconds = 0.0
+        part.seconds += elapsed
+        part.window = min(2.0 * constant, part.seconds) / cost
+        part.demand += change * max(1.0 - exp(-elapsed / constant), elapsed / part.seconds)
+        uneven = part.step > UNEVEN and wanted > line.level * SECOND * member.whole / 2
+        if uneven or member.held(now) < member.half:
+            part.noticed_until = now + KEPT_US
+        if now >= part.noticed_until and now >= part.heard_until:
+            del self._followed[member]
+            self._roster.weigh(member, member.whole, 1.0, now)
+            return
+        # Its own demand has to be known, however full its bucket is here.
+        member.heavy_until = max(member.heavy_until, now + OTHERS_US)
+        member.light_at = max(member.light_at, member.heavy_until)
+
+    def _divide(self, part: _Part, processes: int, now: Micros) -> None:
+        member = part.member
+        total = part.demand + self._totals.get(member.mark, 0.0)
+        if member not in self._followed or total <= 0.0:
+            return
+        even = 1.0 / processes
+        here = part.demand / total
+        if (here - even) ** 2 * total * part.window < LIKELY * LIKELY * even * (1.0 - even):
+            here = even
+        here = (here + EVEN * even) / (1.0 + EVEN)
+        step = step_of(here * processes)
+        if abs(step - part.step) > 1:
+            part.step = step
+            self._roster.weigh(member, member.whole, weight_of(step), now)
+        share = member.line.level * SECOND * processes * member.whole
+        if total > share:
+            excess = member.held(now) * member.weight - here * max(BURST, share / 4)
+            if excess > 0.0:
+                member.spend(excess, now)
+
+
+def step_of(part: float) -> int:
+    """Return the step nearest to a part; 0 is the whole weight."""
+    return round(log(part) / STEP)
+
+
+def weight_of(step: int) -> float:
+    """Return what a weight is multiplied by at a step."""
+    return exp(step * STEP)
+
+
+def _ratio(member: Member) -> int:
+    """Return a number that is higher the more a member asks for by its weight."""
+    return member.cell.index if member.cell is not None else 0
