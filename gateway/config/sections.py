@@ -34,6 +34,7 @@ from gateway.config.kinds import (
     real,
     size,
 )
+from gateway.config.store_url import MEMORY, read_store_url
 from gateway.config.table import Table, option, required
 
 __all__ = [
@@ -136,10 +137,15 @@ class StoreSection(Table):
     posture: Posture = option("safe-capacity", doc="Without a store: open, closed, safe-capacity, or deny:N per cent")
     safe_fraction: Part = option(0.5, doc="The part of each limit that safe-capacity allows")
     deadline: Wait = option("20ms", doc="For an answer of the store")
-    max_connections: Annotated[int, count(1, 1_000)] = option(4, doc="Most connections to the store")
+    max_connections: Annotated[int, count(2, 1_000)] = option(4, doc="Most connections of a process to the store")
     max_keys: Annotated[int, count(1, 100_000_000)] = option(
         200_000, doc="Most buckets in memory; beyond it new ones share one"
     )
+
+    def contradictions(self) -> Iterator[tuple[str, str]]:
+        """Expect authorities beside TLS alone: without it they would only make believe."""
+        if self.ca_file and (self.url == MEMORY or not read_store_url(self.url).tls):
+            yield "ca_file", "expected a url with TLS beside it, such as rediss://, found one without"
 
 
 class InteractiveSection(Table):

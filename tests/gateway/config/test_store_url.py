@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from gateway.config import load
 from gateway.config.store_url import StoreAddress, parse_store_url, read_store_url
+from gateway.errors import ConfigError
+from tests.gateway.proxy.certificates import Authority
 
 __all__: list[str] = []
 
@@ -79,3 +84,19 @@ def test_what_is_no_store_stops_the_start(value: object, sentence: str) -> None:
 def test_memory_is_a_store() -> None:
     """The default."""
     assert parse_store_url("memory:") == "memory:"
+
+
+@pytest.mark.parametrize(("url", "right"), (("rediss://a", True), ("redis://a", False), ("memory:", False)))
+def test_authorities_go_with_tls(url: str, right: bool, tmp_path: Path) -> None:
+    """A file of authorities beside a URL without TLS would only make believe."""
+    authority = Authority(tmp_path)
+    (tmp_path / "gateway.toml").write_text(
+        f'[upstream]\nurl = "http://a"\n[backstop]\nquota = "9/s"\n[store]\nurl = "{url}"\n'
+        f'ca_file = "{authority.file}"\n'
+    )
+    if right:
+        assert load(tmp_path / "gateway.toml", {}).settings.store.ca_file == authority.file
+        return
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path / "gateway.toml", {})
+    assert "store.ca_file: expected a url with TLS beside it, such as rediss://, found one without" in str(caught.value)
