@@ -38,8 +38,9 @@ Rules
 Reading order
 -------------
 `units` and `request` (the nouns), `policy` (what an operator wrote), `charge` and `verdict` (question and answer), then
-`admit`, which is the decision. `kernels` holds the algorithms under their usual names: `gcra` for one bucket,
-`fairshare` for the backstop. `classify`, `exempt`, `rank`, `cost` and `sizing` say which limits apply and how large
-they are; `posture` what to answer without a store; `settle` how the books are corrected afterwards; `problem` what the
-caller is told. tests/policies/test_admit.py is the decision as a table.
+`admit`, which is the decision. `kernels` holds the algorithms under their usual names: `gcra` for one bucket, `lease`
+and `seats` for what several processes have of one, `fairshare` for the backstop. `classify`, `exempt`, `rank`, `cost`
+and `sizing` say which limits apply and how large they are; `posture` what to answer without a store; `settle` how the
+books are corrected afterwards; `problem` what the caller is told. tests/policies/test_admit.py is the decision as a
+table.
 """
