@@ -16,12 +16,12 @@ from collections.abc import Callable
 from gateway.config.sections import StoreSection
 from gateway.stores.guard import GuardedStore
 from gateway.stores.leased.ledger import LinkLedger
+from gateway.stores.leased.shares import LeasedBackstop
 from gateway.stores.leased.store import LeasedStore
 from gateway.stores.leased.waiting import LoopTurns
 from gateway.stores.link import Link, open_link
 from gateway.stores.memory import Backstop
 from gateway.stores.names import Names
-from policies.kernels.fairshare import Shares
 from policies.policy import PolicySet
 from policies.units import Micros
 
@@ -45,7 +45,7 @@ class SharedStore(GuardedStore):
             policies,
             LinkLedger(self.link, self.process, section.deadline),
             names,
-            backstop or _shares(policies, now()),
+            backstop or LeasedBackstop(policies, self.link, names.key("backstop", "shares"), self.process, now),
             self._turns,
             now,
             max_keys=section.max_keys,
@@ -64,11 +64,3 @@ class SharedStore(GuardedStore):
         self.leases.close()
         await self.link.stop()
         self._turns.loop = None
-
-
-def _shares(policies: PolicySet, now: Micros) -> Backstop:
-    allowed = policies.backstop
-    return Shares(
-        allowed.rate.per_us, allowed.burst, policies.classes, policies.unlisted_weight, now,
-        policies.max_unlisted_tenants,
-    )  # fmt: skip

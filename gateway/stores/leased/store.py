@@ -22,6 +22,7 @@ from gateway.stores.leased.ledger import Ledger
 from gateway.stores.leased.places import Place
 from gateway.stores.leased.pockets import ROUND, Pocket
 from gateway.stores.leased.renew import Rounds
+from gateway.stores.leased.shares import LeasedBackstop
 from gateway.stores.leased.table import Table
 from gateway.stores.leased.waiting import Desk, Turns, Waiter
 from gateway.stores.memory import SEAT_WAIT_US, Backstop
@@ -333,11 +334,11 @@ class LeasedStore:
 
     def backstop_part(self) -> float:
         """Return which part of the backstop was leased to this process; 0 to 1."""
-        return float(getattr(self._backstop, "lease_share", 1.0))
+        return self._backstop.lease_share if isinstance(self._backstop, LeasedBackstop) else 1.0
 
     def processes(self) -> int:
         """Return how many processes share the store."""
-        return int(getattr(self._backstop, "processes", 1))
+        return self._backstop.processes if isinstance(self._backstop, LeasedBackstop) else 1
 
     # Between requests
 
@@ -361,6 +362,8 @@ class LeasedStore:
     def close(self) -> None:
         """Give back what is held, as far as the store hears it."""
         self._asking.leave()
+        if isinstance(self._backstop, LeasedBackstop):
+            self._backstop.leave()
 
 
 def _count(plan: Plan, now: Micros, found: list[Pocket], tokens: list[RequestUnits]) -> None:
