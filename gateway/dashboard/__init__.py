@@ -27,6 +27,7 @@ from gateway.dashboard.band import Band
 from gateway.dashboard.past import SPANS, Past
 from gateway.dashboard.peaks import Peaks
 from gateway.dashboard.recent import EVERY, Recent
+from gateway.dashboard.sparks import MOST, Sparks
 from gateway.dashboard.stream import Stream
 from gateway.dashboard.view import Shown, View
 from gateway.errors import GatewayError
@@ -70,6 +71,7 @@ class Dashboard:
         self._offers = offers
         self._past = Past(history, clock)
         self._peaks = Peaks(history, clock)
+        self._sparks = Sparks(history, clock)
         telemetry.shown.followers.append(self._recent.add)
         telemetry.each_second.append(self._sample)
 
@@ -79,6 +81,7 @@ class Dashboard:
             *asset_routes(self._offers),
             Route("/api/stream", self._stream.open),
             Route("/dashboard/head", self.head),
+            Route("/dashboard/sparks", self.sparks),
             Route("/dashboard/tenants/{id:path}", self.tenant),
             Route("/dashboard/peaks/{id:path}", self.peaks),
         ]
@@ -124,6 +127,16 @@ class Dashboard:
             for one in self._telemetry.last_refusals.of(name)
         ]
         return _json({"points": points, "last": last, "explain": self._past.explain(self._policies(), name)})
+
+    def sparks(self, request: Request) -> Response:
+        """Answer with the sparklines of `window` for each `tenant`, at most `MOST` of them."""
+        window, tenants = request.query_params.get("window", ""), request.query_params.getlist("tenant")
+        if window not in SPANS or len(tenants) > MOST:
+            raise HTTPException(400, f"window is one of {', '.join(SPANS)}, with at most {MOST} tenants")
+        try:
+            return _json(self._sparks.of(window, tenants))
+        except GatewayError as error:
+            raise HTTPException(503, str(error)) from error
 
     def peaks(self, request: Request) -> Response:
         """Answer with what one of a tenant's keys, or with `credential` empty all together, reached day by day."""

@@ -100,14 +100,32 @@ function listen() {
   });
 }
 
+// Sparklines of a day or a quarter, for the rows at hand; asked for once a minute, or when others come into view.
+let drawn = "";
+
+async function sparks() {
+  const window = state.window;
+  if (SECONDS[window] < 86400 || state.tenant !== null) return;
+  const names = list.rows.map((row) => row.tenant);
+  const key = `${window} ${Math.floor(Date.now() / 60000)} ${names.join("\n")}`;
+  if (key === drawn || !names.length) return;
+  drawn = key;
+  const query = new URLSearchParams([["window", window], ...names.map((name) => ["tenant", name])]);
+  const lines = await fetchJson(`/dashboard/sparks?${query}`).catch(() => null);
+  if (!lines || window !== state.window) return;
+  for (const [name, both] of Object.entries(lines)) list.lines.set(name, both);
+  list.draw();
+}
+
 async function fromStore() {
   const from = new Date(Date.now() - SECONDS[state.window] * 1000).toISOString();
-  const said = await fetchJson(`/api/fairness?from=${from}`);
+  const order = { offered: "-offered", refused: "-refused", success: "success", tenant: "tenant" }[state.sort] || "in_profile_success";
+  const said = await fetchJson(`/api/fairness?from=${from}&sort=${order}`);
   const wanted = state.q.toLowerCase();
   const rows = said.tenants.filter((row) => row.tenant.toLowerCase().includes(wanted));
   const blank = { spark: { success: [], offered: [] }, quota: null, share: null };
   const full = rows.map((row) => ({ ...row, ...blank, rate: row.offered / SECONDS[state.window] }));
-  show({ ...said, seconds: SECONDS[state.window], at: new Date().toISOString(), count: said.tenants.length, total: full.length, offset: 0, tenants: full,
+  show({ ...said, seconds: SECONDS[state.window], at: new Date().toISOString(), count: said.tenants.length, total: full.length, offset: state.offset, tenants: full.slice(state.offset, state.offset + PAGE),
     heavy: full.filter((row) => row.share_over).sort((a, b) => b.offered - a.offered).slice(0, 5), band: null, backstop: null, stored: true });
 }
 
@@ -126,7 +144,9 @@ function show(snapshot) {
   showHeavy($("heavy"), snapshot.heavy);
   headline.tell(snapshot.aggregate.success, snapshot.worst);
   if (!snapshot.stored) headline.push(Date.parse(snapshot.at) / 1000, snapshot.aggregate.success, snapshot.worst && snapshot.worst.in_profile_success);
+  list.spanOf(state.window);
   if (snapshot.offset === state.offset) list.show(snapshot);
+  sparks();
   $("tenants-title").textContent = `Tenants, ${state.sort === "worst" ? "worst first" : `by ${state.sort}`} (${snapshot.total}${state.q ? ` of ${snapshot.count}` : ""})`;
 }
 

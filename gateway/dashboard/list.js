@@ -6,9 +6,9 @@ import { bdi, el, grade, number, percent, rate, refusals, spark, spoken, visible
 const COLUMNS = [
   { name: "Tenant", sort: "tenant" },
   { name: "In profile", sort: "worst" },
-  { name: "10 min" },
+  { name: "10 min", spark: true },
   { name: "Offered", sort: "offered" },
-  { name: "10 min" },
+  { name: "10 min", spark: true },
   { name: "Refused by", sort: "refused" },
   { name: "Quota" },
   { name: "Share" },
@@ -26,6 +26,8 @@ export class List {
     this.total = 0;
     this.rows = [];
     this.at = -1;
+    this.span = "10 min";
+    this.lines = new Map();
     this.body = el("div", { class: "rows", role: "presentation" });
     this.scroller = el("div", { class: "scroller", tabindex: "0", role: "rowgroup", "aria-label": "Tenants; arrow keys move, Enter opens" }, this.body);
     this.head = el("div", { class: "row head", role: "row" });
@@ -49,9 +51,18 @@ export class List {
       const arrow = column.sort === "worst" || column.sort === "tenant" ? " \u25b4" : " \u25be";
       const inside = column.sort
         ? el("button", { type: "button", class: "sort", on: { click: () => this.sortBy(column.sort) } }, column.name, on ? arrow : "")
-        : column.name;
+        : column.spark ? this.span : column.name;
       return el("span", { role: "columnheader", class: "cell", "aria-sort": on ? (arrow === " \u25b4" ? "ascending" : "descending") : null }, inside);
     }));
+  }
+
+  // A window that reaches further back than ten minutes has lines of its own, which come after the rows.
+  spanOf(window) {
+    const span = window === "24h" ? "24 h" : window === "90d" ? "90 d" : "10 min";
+    if (span === this.span) return;
+    this.span = span;
+    this.lines.clear();
+    this.heads();
   }
 
   sortBy(sort) {
@@ -103,16 +114,16 @@ export class List {
     const mark = grade(row.in_profile_success);
     const by = refusals(row);
     const cell = (cls, ...inside) => el("span", { role: "cell", class: `cell ${cls}` }, ...inside);
-    const quota = row.quota;
+    const quota = row.quota, lines = this.lines.get(row.tenant) || row.spark;
     return el("div", { class: `row ${mark.name}`, role: "row", "data-index": index, "aria-rowindex": index + 2,
       on: { click: (event) => { if (!event.target.closest("a")) this.open(row.tenant); } } },
       cell("who", el("a", { href: `#/tenant/${encodeURIComponent(row.tenant)}`, tabindex: "-1", title: visible(row.tenant) }, bdi(row.tenant)),
         row.share_over ? el("span", { class: "tag over", title: "asks for more than its share" }, "over") : null),
       cell("success", el("span", { class: "sign", title: mark.word, "aria-label": mark.word, role: "img" }, mark.sign), el("b", {}, percent(row.in_profile_success)),
         row.success !== row.in_profile_success ? el("small", { class: "dim" }, ` ${percent(row.success)} raw`) : null),
-      cell("line", spark(row.spark.success, { max: 100, cls: "of-success", label: "In-profile success, last ten minutes" })),
+      cell("line", spark(lines.success, { max: 100, cls: "of-success", label: `In-profile success, last ${this.span}` })),
       cell("num", rate(row.rate)),
-      cell("line", spark(row.spark.offered, { cls: "of-offered", label: "Offered, last ten minutes" })),
+      cell("line", spark(lines.offered, { cls: "of-offered", label: `Offered, last ${this.span}` })),
       cell("by", by.length ? by.slice(0, 3).map(([limit, count]) => el("span", { class: "chip", title: spoken(limit) }, `${visible(limit)} `, el("b", {}, number(count)))) : el("span", { class: "dim" }, "none"),
         row.within_share_refused ? el("span", { class: "tag within", title: "refused within its share: must not happen" }, `! ${number(row.within_share_refused)} within share`) : null),
       cell("quota", quota ? `${rate(quota.rate)} ` : "\u2013", quota ? el("small", { class: "dim" }, quota.provenance) : null),

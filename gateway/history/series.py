@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -149,6 +149,31 @@ class Series:
                     if kind == TENANT:
                         _sum(told.setdefault(tenant, {}), counted)
         return span, told
+
+    def points(
+        self, tenants: Collection[str], start: int, end: int, now: int, step: int
+    ) -> dict[str, dict[int, Counted]]:  # fmt: skip
+        """Return what was counted of some tenants by the beginnings of steps, of so many seconds, between instants.
+
+        A step is of whole five minutes, or of days. Each row is looked up by itself, so the cost is that of so many.
+        """
+        span = rounded(start, end, now)
+        coarsest = _SLOTS_PER_DAY if step % 86_400 == 0 else _SLOTS_PER_FIVE
+        found: dict[tuple[str, int], dict[int, int]] = {}
+        with self._opener() as source:
+            wanted = set(tenants)
+            names = {number: name for number, name in source.tenants().items() if name in wanted}
+            for part in parts(span, source.folded, coarsest=coarsest):
+                for place, key, counts in source.rows_of(part, names):
+                    _add(found.setdefault((names[key], place * part.grain * 10 // step * step), {}), counts)
+            told: dict[str, dict[int, Counted]] = {}
+            for (name, at), total in found.items():
+                told.setdefault(name, {})[at] = _named(total, source.meanings)
+            for slot, fresh in source.unwritten(span):
+                for (kind, name, _), counted in fresh.items():
+                    if kind == TENANT and name in wanted:
+                        _sum(told.setdefault(name, {}).setdefault(slot * 10 // step * step, {}), counted)
+        return told
 
     def tenant(
         self, tenant: str, start: int, end: int, now: int

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from gateway.dashboard.peaks import Peaks
+from gateway.dashboard.sparks import MOST, Sparks
 from gateway.errors import GatewayError
 from gateway.telemetry.codebook import Tally
 from policies.request import Class
@@ -65,3 +66,34 @@ def test_the_page_draws_them(browser: Browser, kept: Kept, tmp_path: Path) -> No
         section.get_by_label("Whose peaks and quota").select_option("ci")
         expect(section.locator("canvas")).to_be_visible()
         expect(section.get_by_label("Whose peaks and quota")).to_have_value("ci")
+
+
+def test_sparklines_of_a_day_and_a_quarter(kept: Kept) -> None:
+    """A point each half hour or day, null where nothing came; of the rows that are looked at, and no others."""
+    counts: dict[tuple[int, str], int] = {(Tally.SERVED, ""): 90, (Tally.OTHERS, "backstop"): 10}
+    kept.history.offer((kept.at // 10 - 1, [("acme", counts)]))
+    kept.to(kept.at + 5)
+    sparks = Sparks(kept.history, kept.clock)
+    found = sparks.of("24h", ["acme", "nobody"])
+    assert (len(found["acme"]["success"]), found["nobody"]["success"]) == (48, [None] * 48)
+    assert [one for one in found["acme"]["success"] if one is not None] == [90.0]
+    assert sum(count > 0 for count in found["acme"]["offered"]) == 1
+    assert len(sparks.of("90d", ["acme"])["acme"]["offered"]) == 90
+    assert sparks.of("24h", ["acme"])["acme"] is found["acme"]
+    assert list(sparks.of("24h", [f"t{number}" for number in range(MOST + 9)])) == [f"t{n}" for n in range(MOST)]
+    with pytest.raises(GatewayError, match="no history"):
+        Sparks(None, kept.clock).of("24h", ["acme"])
+
+
+def test_the_list_draws_them(browser: Browser, kept: Kept, tmp_path: Path) -> None:
+    """Once a window is longer than memory; the head of the column says which."""
+    crowd = Crowd(tmp_path, kept.history)
+    cells = crowd.telemetry.tenants.ledger.cells("acme", crowd.clock.at)
+    cells[crowd.telemetry.codebook.code(Tally.SERVED, Class.BATCH)] = 10
+    with served(crowd) as address, page_of(browser, address) as page:
+        with page.expect_response("**/dashboard/sparks?*") as answer:
+            page.goto("/#/?window=24h")
+        assert answer.value.status == 200
+        assert list(answer.value.json()) == ["acme"]
+        expect(page.locator("#list .head")).to_contain_text("24 h")
+        expect(page.get_by_label("Offered, last 24 h")).to_be_visible()

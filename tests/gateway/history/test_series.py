@@ -77,6 +77,14 @@ def test_sums_are_those_of_every_slot(tmp_path: Path) -> None:
             expected = [count for slot, count in rows if span.first <= slot < span.last]
             assert found.get(name, {}).get((0, ""), 0) == sum(expected)
             assert found.get(name, {}).get((4, "key"), 0) == len(expected)
+        for grain in (1800, 86_400):
+            lines = FileArchive(path).series.points(["a", "nobody"], start, end, now, grain)
+            told: Counter[int] = Counter()
+            for slot, count in truth["a"]:
+                if slot >= span.first and slot < span.last:
+                    told[slot * 10 // grain * grain] += count
+            assert {at: one.get((0, ""), 0) for at, one in lines.get("a", {}).items()} == told
+            assert "nobody" not in lines
         span, step, series = FileArchive(path).series.tenant("a", start, end, now)
         points = series.get(("tenant", ""), [])
         sums = Counter[int]()
