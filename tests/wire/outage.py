@@ -10,7 +10,8 @@ Figures, of one posture:
 - false refusals: what tenants should have had in the outage and did not get, over what they should have had.
 - added p99: of an answer, over that of the steady time before.
 - worst light: success of the light tenant that had the least in the outage.
-- recovery: from the healing to the last answer without the store.
+- recovery: from the healing to the first answer with the store; `late` is how many came without it after that, which
+  happens where machine and callers are too busy for the deadline.
 - afterwards: what the heavy tenant got in the two seconds after that, over its rate times two and what its bucket could
   have filled meanwhile; 1 is its limit, and above that is a burst.
 """
@@ -57,6 +58,7 @@ class Figures:
     added_p99: float
     worst_light: float
     recovery: float
+    late: int
     afterwards: float
 
     def row(self) -> str:
@@ -64,7 +66,7 @@ class Figures:
         return (
             f"| `{self.posture}` | {self.asked} | {self.failed} | {100 * self.over_admitted:.0f} % "
             f"| {100 * self.false_refusals:.1f} % | {1000 * self.added_p99:.1f} ms | {100 * self.worst_light:.1f} % "
-            f"| {self.recovery:.2f} s | {self.afterwards:.2f} |"
+            f"| {self.recovery:.2f} s | {self.late} | {self.afterwards:.2f} |"
         )
 
 
@@ -140,8 +142,7 @@ def _figures(posture: str, found: Mapping[str, list[Asked]], steady: float, bega
     due = HEAVY_RATE * (ended - began)
     should = {name: float(len(during[name])) for name in light} | {heavy: due}
     everybody = [one for name in (heavy, *light) for one in found[name]]
-    marked = [one.at + one.took for one in everybody if one.marked]
-    back = max([ended, *marked])
+    back = min((one.at for one in everybody if one.at >= ended and not one.marked), default=float("inf"))
     got = sum(one.status == 200 for one in _between(found[heavy], back, back + _AFTERWARDS))
     filled = min(float(HEAVY_BURST), max(0.0, due - served[heavy]))
     return Figures(
@@ -153,6 +154,7 @@ def _figures(posture: str, found: Mapping[str, list[Asked]], steady: float, bega
         added_p99=_p99(one for asked in during.values() for one in asked) - _p99(_between(everybody, steady, began)),
         worst_light=min(served[name] / max(1, len(during[name])) for name in light),
         recovery=back - ended,
+        late=sum(one.marked for one in everybody if one.at > back),
         afterwards=got / (HEAVY_RATE * _AFTERWARDS + filled),
     )
 
