@@ -26,7 +26,7 @@ from gateway.history.pasts import FilePasts
 from gateway.history.sizer import Row
 from policies.sizing_past import MEMORY_DAYS, Hour, summarise
 
-__all__ = ["DAY_SLOTS", "FIVE", "Books"]
+__all__ = ["DAY_SLOTS", "FIVE", "Books", "Counts", "day_blob"]
 
 DAY_SLOTS = 8640
 #: Slots of ten seconds in five minutes.
@@ -168,9 +168,7 @@ class Books(FilePasts):
         for day in sorted({hour.number // 24 for hour in hours}):
             place = (key, day)
             row = self.connection.execute("SELECT hours FROM hours WHERE key = ? AND day = ?", place).fetchone()
-            known = {blob[0]: blob for blob in _pieces(row[0] if row else b"")}
-            known |= {hour.number % 24: pack_hour(hour) for hour in hours if hour.number // 24 == day}
-            blob = b"".join(known[of_day] for of_day in sorted(known))
+            blob = day_blob(row[0] if row else b"", [hour for hour in hours if hour.number // 24 == day])
             self.connection.execute("INSERT OR REPLACE INTO hours VALUES (?, ?, ?)", (*place, blob))
             summary = pack_day(summarise(day, unpack_hours(day, blob)))
             self.connection.execute("INSERT OR REPLACE INTO day VALUES (?, ?, ?)", (*place, summary))
@@ -206,6 +204,12 @@ class Books(FilePasts):
                 run("DELETE FROM key WHERE id = ?", (number,))
                 del self._ids[name], self._seen[name]
         run("PRAGMA incremental_vacuum(1000)")
+
+
+def day_blob(had: bytes, hours: Iterable[Hour]) -> bytes:
+    """Return the hours of a day as they are kept, some of them new."""
+    known = {blob[0]: blob for blob in _pieces(had)} | {hour.number % 24: pack_hour(hour) for hour in hours}
+    return b"".join(known[of_day] for of_day in sorted(known))
 
 
 def _pieces(blob: bytes) -> Iterator[bytes]:

@@ -70,11 +70,9 @@ class FileHistory(History):
         if now - self._flushed >= FLUSH_SECONDS:
             self._flushed = now
             self._guarded(lambda: self._flush(now))
-        if self._numbers.ready and (self._wanted.is_set() or self._due(now)):
+        if self._numbers.ready and (self._wanted.is_set() or self._numbers.again or self._due(now)):
             self._wanted.clear()
             self._numbers.begin(self._books, self._books.held, self.archive.opener, day_of(now))
-            if not self._numbers.running:
-                self._wanted.set()
         if self._numbers.running:
             self._guarded(lambda: self._slice(now))
 
@@ -140,13 +138,10 @@ class FileHistory(History):
     def _slice(self, now: int) -> None:
         if self._numbers.step(self._keep):
             self._sized_all(now)
-        elif not self._numbers.running:  # it failed
-            self._wanted.set()
 
     def _put_off(self) -> None:
         if self._numbers.running:
             self._numbers.put_off()
-            self._wanted.set()
 
     def _keep(self, rows: list[Row]) -> None:
         self._books.begin()

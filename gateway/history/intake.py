@@ -10,19 +10,21 @@ Rules
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
-from gateway.history.books import Books
+from gateway.history.books import Counts
 from gateway.history.identity import Identity, tenant_identity
 from gateway.history.meter import SLOT_SECONDS, Cell, Slot
 from gateway.history.packing import SlotPeak
 from gateway.history.peaks import HOUR_SECONDS, SATURATED, KeyPeaks, sealed_before
 from policies.policy import Mode, PolicySet
 from policies.sizing import effective_key, effective_tenant
+from policies.sizing_past import Hour
 from policies.units import SECOND
 from policies.verdict import OWN_LIMITS, reason_of
 
-__all__ = ["ADMITTED", "OTHERS", "OWN", "Intake"]
+__all__ = ["ADMITTED", "OTHERS", "OWN", "Intake", "Ledger", "counts_of"]
 
 #: Tallies of what is counted of a key, as telemetry numbers them.
 ADMITTED, OWN, OTHERS = 0, 4, 8
@@ -30,10 +32,44 @@ ADMITTED, OWN, OTHERS = 0, 4, 8
 _SEALED = "sealed"
 
 
+class Ledger(Protocol):
+    """What rows are written to: `Books`, or those of a shared store."""
+
+    max_keys: int
+
+    def meta(self, name: str) -> int:
+        """Return a number kept by name, 0 if there is none."""
+        ...
+
+    def note(self, name: str, value: int) -> None:
+        """Keep a number by name."""
+        ...
+
+    def key(self, identity: Identity, day: int, *, listed: bool) -> int | None:
+        """Return the number of a key, made if there is room."""
+        ...
+
+    def counts(self, slot: int, rows: Iterable[tuple[int, Counts]]) -> None:
+        """Write what was counted of keys in a slot; again, and it replaces."""
+        ...
+
+    def peaks(self, slot: int, rows: Iterable[tuple[int, SlotPeak]]) -> None:
+        """Write what a slot contributes to peaks; again, and it replaces."""
+        ...
+
+    def slots_since(self, slot: int) -> Iterable[tuple[int, int, SlotPeak]]:
+        """Yield (slot, key, contribution to peaks), of each key in order of time."""
+        ...
+
+    def seal(self, key: int, hours: Sequence[Hour]) -> None:
+        """Keep sealed hours of a key, and what their days have taught so far."""
+        ...
+
+
 class Intake:
     """Feeds the books. `policies` returns those in force."""
 
-    def __init__(self, books: Books, policies: Callable[[], PolicySet], now: int) -> None:
+    def __init__(self, books: Ledger, policies: Callable[[], PolicySet], now: int) -> None:
         self._books = books
         self._policies = policies
         self._quotas: tuple[PolicySet | None, dict[str, float]] = (None, {})
@@ -54,7 +90,7 @@ class Intake:
         for cell in slot.cells.copy().values():
             key = self._key(Identity.of(cell.principal), slot, listed=cell.principal.listed)
             if key is not None:
-                rows.append((key, _counts(cell)))
+                rows.append((key, counts_of(cell)))
         self._books.counts(slot.number, rows)
 
     def close(self, slot: Slot) -> None:
@@ -142,7 +178,8 @@ def _enforced(policies: PolicySet, identity: Identity) -> float:
     return float(found.quota.rate.per_second)
 
 
-def _counts(cell: Cell) -> dict[tuple[int, str], int]:
+def counts_of(cell: Cell) -> dict[tuple[int, str], int]:
+    """Return what was counted of a key, by (tally, limit)."""
     counts = {(ADMITTED, ""): cell.admitted} if cell.admitted > 0 else {}
     for limit, count in (cell.refused or {}).copy().items():
         counts[OWN if reason_of(limit) in OWN_LIMITS else OTHERS, limit] = count

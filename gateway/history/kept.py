@@ -27,9 +27,17 @@ def open_history(
     apply: Callable[[Mapping[str, Sized]], None],
 ) -> History:
     """Return the history kept beside the file of a store, or in a shared one; nothing is opened yet."""
-    return FileHistory(history_path(Path(str(place))), max_keys, clock, policies, apply)
+    if isinstance(place, Path):
+        return FileHistory(history_path(place), max_keys, clock, policies, apply)
+    from gateway.history.shared.keeper import SharedHistory  # noqa: PLC0415 - with the library, which few need
+
+    return SharedHistory(place, max_keys, clock, policies, apply)
 
 
 def archive_of(place: Path | Calls) -> Archive:
     """Return what is written there."""
-    return FileArchive(history_path(Path(str(place))))
+    if isinstance(place, Path):
+        return FileArchive(history_path(place))
+    from gateway.history.shared.archive import SharedArchive  # noqa: PLC0415 - with the library, which few need
+
+    return SharedArchive(place)

@@ -43,6 +43,8 @@ class Numbers:
         self._fresh: dict[str, Sized] = {}
         self._hungry = self._flagged = self._failed = 0
         self._not_before = 0.0
+        #: Whether what was begun was not finished.
+        self.again = False
         #: The numbers in force, by name.
         self.sized: Mapping[str, Sized] = {}
         #: How many sized keys are held back by their own limit day after day.
@@ -62,6 +64,7 @@ class Numbers:
     def begin(self, pasts: Pasts, held: int, opener: Opener | None, today: int) -> None:
         """Begin to size `held` keys, here from `pasts`, or from what `opener` opens elsewhere."""
         basis = Basis.of(self._policies())
+        self.again = False
         self._fresh, self._hungry, self._flagged = {}, 0, 0
         if opener is None or held <= _FEW or self._failed > 1:
             self._job = resize(pasts, basis, today)
@@ -134,8 +137,9 @@ class Numbers:
         release(gone)
 
     def put_off(self) -> None:
-        """Stop, and be ready again after a while."""
+        """Stop, and be ready to do it again after a while."""
         self._not_before = time.monotonic() + _RETRY_SECONDS
+        self.again = True
         self.stop()
 
     def stop(self) -> None:

@@ -134,4 +134,7 @@ def _yield_to_others() -> None:
 if __name__ == "__main__":
     # Whoever started it has other plans for signals of the terminal, and kills it when it is done.
     with contextlib.suppress(KeyboardInterrupt):
-        main(sys.stdin.buffer, sys.stdout.buffer)
+        try:
+            main(sys.stdin.buffer, sys.stdout.buffer)
+        except GatewayError as error:
+            sys.exit(f"evenhand: sizing: {error}")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
+from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
 from gateway.history.identity import Identity
@@ -34,6 +35,11 @@ class Basis(NamedTuple):
     def of(cls, policies: PolicySet) -> Basis:
         """Return that of some policies."""
         return cls(policies.sizing, policies.backstop, max((route.cost for route in policies.routes), default=1.0))
+
+    @property
+    def digest(self) -> int:
+        """A number that is another one where anything here is different."""
+        return int.from_bytes(blake2b(repr(self).encode(), digest_size=6).digest())
 
     @property
     def window(self) -> int:

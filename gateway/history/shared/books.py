@@ -1,0 +1,209 @@
+"""What the one who leads writes in a shared store: the counterpart of `history/books.py`, chunk by chunk.
+
+Rules
+1. What is written goes out at `end`: each chunk in one script, all or nothing, and at last what holds for all (`meta`).
+   If that fails midway, whoever leads next does the same work again.
+2. So doing anything twice must be doing it once: everything replaces what was there, and a day's sum says up to which
+   five minutes it goes.
+3. A writer that was fenced off raises FencedError and is of no more use; so is one whose store gave no answer.
+4. Kept as long as in a file (`records.py`); keys are bounded by `max_keys`.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from gateway.history.books import DAY_SLOTS, FIVE, Counts, day_blob
+from gateway.history.identity import Identity
+from gateway.history.packing import SlotPeak, pack_counts, pack_day, unpack_counts, unpack_hours
+from gateway.history.shared.lead import Change, Lead
+from gateway.history.shared.pasts import Directory, Entry, pack_steps, unpack_steps
+from gateway.history.shared.records import KEPT, Records, chunk_of, parity
+from gateway.history.sizer import Row
+from gateway.stores.calls import Calls
+from policies.sizing_past import MEMORY_DAYS, Hour, Step, summarise
+
+__all__ = ["TOTAL", "SharedBooks"]
+
+_PAUSE_SECONDS = 0.001
+_STEPS_KEPT = 400
+#: Before the counts of a day: the number of five minutes that they go up to.
+TOTAL = struct.Struct("<I")
+
+
+class SharedBooks:
+    """The records, for the one who leads; `window` returns how many days count. Raises CallError, FencedError."""
+
+    def __init__(
+        self, calls: Calls, lead: Lead, directory: Directory, max_keys: int, window: Callable[[], int]
+    ) -> None:
+        self._calls = calls
+        self._lead = lead
+        self._directory = directory
+        self._records = Records(calls.names)
+        self._window = window
+        self.max_keys = max_keys
+        #: Names that found no room, counted once per slot.
+        self.turned_away = 0
+        directory.refresh()
+        self._entries = {entry.identity.name: (number, entry) for number, entry in directory.entries.copy().items()}
+        self._meta = {name.decode(): int(value) for name, value in calls.ask("HGETALL", self._records.meta).items()}
+        #: Of tenants and of keys; a number is never given twice, whoever had it.
+        self._next = [self.meta("next_t"), self.meta("next_k")]
+        for number, _ in self._entries.values():
+            self._next[number & 1] = max(self._next[number & 1], number // 2 + 1)
+        self._meanings: dict[tuple[int, str], int] = {}
+        for field, number in calls.ask("HGETALL", self._records.meaning).items():
+            tally, _, limit = field.decode().partition(":")
+            self._meanings[int(tally), limit] = int(number)
+        self._changes: dict[str, dict[bytes, Change]] = {}
+        #: Keys that nobody else knows of yet.
+        self._made: dict[int, Entry] = {}
+        self._sealing: dict[tuple[str, int], dict[int, list[Hour]]] = {}
+
+    @property
+    def held(self) -> int:
+        """How many keys there are."""
+        return len(self._entries)
+
+    def meta(self, name: str) -> int:
+        """Return a number kept by name, 0 if there is none."""
+        return self._meta.get(name, 0)
+
+    def note(self, name: str, value: int) -> None:
+        """Keep a number by name."""
+        self._meta[name] = value
+        self._set("", "meta", name, value)
+
+    def end(self) -> None:
+        """Write everything since the last time."""
+        self._flush_seals()
+        changes, self._changes = self._changes, {}
+        for chunk in sorted(changes, reverse=True):  # "" is the last
+            self._lead.commit(chunk, changes[chunk])
+        self._directory.learn(self._made)
+        self._made = {}
+
+    def key(self, identity: Identity, day: int, *, listed: bool) -> int | None:
+        """Return the number of a key, made if there is room."""
+        found = self._entries.get(identity.name)
+        if found is not None and found[1].last_day >= day:
+            return found[0]
+        if found is not None:
+            number, entry = found[0], found[1]._replace(last_day=day)
+        elif len(self._entries) >= self.max_keys and not listed:
+            self.turned_away += 1
+            return None
+        else:
+            odd = parity(identity)
+            number, entry = 2 * self._next[odd] + odd, Entry(identity, day, day)
+            self._next[odd] += 1
+            self.note(f"next_{'tk'[odd]}", self._next[odd])
+        self._entries[identity.name] = (number, entry)
+        self._made[number] = entry
+        self._set(chunk_of(number), "keys", number, entry.pack())
+        return number
+
+    def counts(self, slot: int, rows: Iterable[tuple[int, Counts]]) -> None:
+        """Write what was counted of keys in a slot; again, and it replaces."""
+        for key, counts in rows:
+            meant = {self._meaning(*what): count for what, count in counts.items()}
+            self._set(chunk_of(key), "slot", key, pack_counts(meant), slot)
+
+    def peaks(self, slot: int, rows: Iterable[tuple[int, SlotPeak]]) -> None:
+        """Write what a slot contributes to peaks; again, and it replaces."""
+        for key, peak in rows:
+            self._set(chunk_of(key), "peak", key, peak.pack(), slot)
+
+    def slots_since(self, slot: int) -> Iterator[tuple[int, int, SlotPeak]]:
+        """Yield (slot, key, contribution to peaks) of what was added up, of each key in order of time."""
+        kept = self.meta("folded") - KEPT["peak"] // 10
+        slots = range(max(slot, kept), self.meta("folded") + 1)
+        for chunk in self._directory.chunks:
+            records = self._calls.ask_all([("HGETALL", self._records.of(chunk, "peak", one)) for one in slots])
+            for number, record in zip(slots, records, strict=True):
+                yield from ((number, int(key), SlotPeak.unpack(peak)) for key, peak in record.items())
+            time.sleep(_PAUSE_SECONDS)
+
+    def fold(self, five: int) -> None:
+        """Add the slots of a five minutes together, number `five`, over all keys, and them to their day."""
+        slots, day = range(five * FIVE, (five + 1) * FIVE), five * FIVE // DAY_SLOTS
+        for chunk in self._directory.chunks:
+            of = self._records.of
+            commands = [("HGETALL", of(chunk, "total", day)), *(("HGETALL", of(chunk, "slot", one)) for one in slots)]
+            totals, *records = self._calls.ask_all(commands)
+            sums: dict[bytes, dict[int, int]] = {}
+            for record in records:
+                for key, counts in record.items():
+                    _add(sums.setdefault(key, {}), counts)
+            for key, total in sums.items():
+                self._set(chunk, "five", key, pack_counts(total), five)
+                had = totals.get(key, TOTAL.pack(0))
+                if TOTAL.unpack_from(had)[0] <= five:  # else it is in there already
+                    _add(total, had[TOTAL.size :])
+                    self._set(chunk, "total", key, TOTAL.pack(five + 1) + pack_counts(total), day)
+            time.sleep(_PAUSE_SECONDS)
+
+    def seal(self, key: int, hours: Sequence[Hour]) -> None:
+        """Keep sealed hours of a key, and what their days have taught so far."""
+        for hour in hours:
+            self._sealing.setdefault((chunk_of(key), hour.number // 24), {}).setdefault(key, []).append(hour)
+
+    def _flush_seals(self) -> None:
+        for (chunk, day), keys in self._sealing.items():
+            found = self._calls.ask("HMGET", self._records.of(chunk, "hours", day), *keys)
+            for (key, hours), had in zip(keys.items(), found, strict=True):
+                blob = day_blob(had or b"", hours)
+                self._set(chunk, "hours", key, blob, day)
+                self._set(chunk, "day", key, pack_day(summarise(day, unpack_hours(day, blob))), day)
+        self._sealing = {}
+
+    def keep(self, rows: Iterable[Row]) -> None:
+        """Keep the numbers that changed, with their provenance; the same day's are replaced."""
+        by_chunk: dict[str, list[tuple[int, Step, str]]] = {}
+        for row in rows:
+            if row.step is not None:
+                by_chunk.setdefault(chunk_of(row.number), []).append((row.number, row.step, row.text))
+        for chunk, changed in by_chunk.items():
+            had = self._calls.ask("HMGET", self._records.of(chunk, "steps"), *(number for number, _, _ in changed))
+            for (number, step, text), blob in zip(changed, had, strict=True):
+                steps = [one for one in unpack_steps(blob or b"") if step.day - _STEPS_KEPT <= one.day < step.day]
+                self._set(chunk, "steps", number, pack_steps([*steps, step]))
+                self._set(chunk, "latest", number, f"{step.day} {text}")
+                self._set(chunk, "sized", number, text, step.day)
+
+    def purge(self, now: int, listed: Iterable[str]) -> None:
+        """Drop keys not seen for long, but for `listed` ones, and keep the rest on; everything else ends by itself."""
+        day, kept = now // 86_400, set(listed)
+        for name, (number, entry) in list(self._entries.items()):
+            if entry.last_day < day - 90 and (name not in kept or entry.last_day < day - _STEPS_KEPT):
+                for kind in ("keys", "steps", "latest"):
+                    self._change(chunk_of(number), kind).drops.add(number)
+                del self._entries[name]
+                self._directory.forget(number)
+        for chunk in self._directory.chunks:
+            for kind in ("keys", "steps", "latest"):
+                self._change(chunk, kind)
+        self._change("", "meaning")
+
+    def _meaning(self, tally: int, limit: str) -> int:
+        found = self._meanings.get((tally, limit))
+        if found is None:
+            found = self._meanings[tally, limit] = len(self._meanings) + 1
+            self._set("", "meaning", f"{tally}:{limit}", found)
+        return found
+
+    def _set(self, chunk: str, kind: str, field: int | str | bytes, value: int | str | bytes, *at: int) -> None:
+        self._change(chunk, kind, *at).sets[field] = value
+
+    def _change(self, chunk: str, kind: str, *at: int) -> Change:
+        record = self._records.of(chunk, kind, *at) if chunk else getattr(self._records, kind)
+        seconds = KEPT[kind] if kind != "day" else (max(MEMORY_DAYS, self._window()) + 2) * 86_400
+        return self._changes.setdefault(chunk, {}).setdefault(record, Change(seconds))
+
+
+def _add(total: dict[int, int], counts: bytes) -> None:
+    for meaning, count in unpack_counts(counts):
+        total[meaning] = total.get(meaning, 0) + count

@@ -1,0 +1,87 @@
+"""What one process counted in ten seconds, on its way to whoever adds it up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+import orjson
+
+from gateway.history.books import Counts
+from gateway.history.identity import TENANT
+from gateway.history.intake import counts_of
+from gateway.history.meter import Cell, Slot
+from gateway.history.series import Counted, Who
+from policies.request import Kind, Principal
+
+__all__ = ["fields", "merged", "told"]
+
+#: Keys, and tenants, in one field: a field is sent, kept and read as a whole.
+_PIECE = 500
+
+Tenants = Iterable[tuple[str, Counts]]
+
+
+def fields(process: str, cells: Iterable[Cell], tenants: Tenants) -> Iterator[tuple[str, bytes]]:
+    """Yield the fields of a process in a slot's record: keys by `k`, tenants by `t`; written again, they replace."""
+    for kind, rows in (("k", map(_cell, cells)), ("t", map(_tenant, tenants))):
+        for number, piece in enumerate(_pieces(rows)):
+            yield f"{kind}:{process}:{number}", orjson.dumps(piece)
+
+
+def _pieces(rows: Iterable[list[object]]) -> Iterator[list[list[object]]]:
+    left = iter(rows)
+    while piece := list(islice(left, _PIECE)):
+        yield piece
+
+
+def _cell(cell: Cell) -> list[object]:
+    one = cell.principal
+    who = [one.kind.value, one.tenant, one.credential, one.listed]
+    return [*who, cell.seconds, cell.admitted, cell.refused_units, (cell.refused or {}).copy()]
+
+
+def _tenant(row: tuple[str, Counts]) -> list[object]:
+    tenant, counts = row
+    return [tenant, [[*what, count] for what, count in counts.items()]]
+
+
+def merged(number: int, record: Mapping[bytes, bytes]) -> tuple[Slot, dict[str, Counted]]:
+    """Return the sum over all processes of a slot: by key as a meter has it, and by tenant."""
+    slot, tenants = Slot(number), dict[str, Counted]()
+    for field in sorted(record):
+        rows = orjson.loads(record[field])
+        if field.startswith(b"k"):
+            for row in rows:
+                _add_cell(slot, row)
+        else:
+            for tenant, counts in rows:
+                total = tenants.setdefault(tenant, {})
+                for tally, limit, count in counts:
+                    total[tally, limit] = total.get((tally, limit), 0) + count
+    return slot, tenants
+
+
+def _add_cell(slot: Slot, row: list[Any]) -> None:
+    kind, tenant, credential, listed, seconds, admitted, refused_units, refused = row
+    principal = Principal(Kind(kind), tenant, credential, listed=listed)
+    cell = slot.cells.get(principal.name)
+    if cell is None:
+        cell = slot.cells[principal.name] = Cell(principal)
+    cell.seconds = [one + more for one, more in zip(cell.seconds, seconds, strict=True)]
+    cell.admitted += admitted
+    cell.refused_units += refused_units
+    if refused:
+        had = cell.refused or {}
+        cell.refused = {limit: had.get(limit, 0) + refused.get(limit, 0) for limit in had | refused}
+
+
+def told(number: int, record: Mapping[bytes, bytes]) -> dict[Who, Counted]:
+    """Return what a slot's record says of everybody, as series have it."""
+    slot, tenants = merged(number, record)
+    found: dict[Who, Counted] = {(TENANT, tenant, ""): counts for tenant, counts in tenants.items()}
+    for cell in slot.cells.values():
+        one = cell.principal
+        found[one.kind.value, one.tenant, one.credential] = dict(counts_of(cell))
+    return found

@@ -1,0 +1,24 @@
+-- Lets one process lead at a time: takes the lease if it is free, and makes it longer for who has it.
+--
+-- KEYS  lease (string "process token"), counter (the last token given)
+-- ARGV  process, lease (ms), least token, seconds that the counter is kept; a lease of 0 gives it back
+-- Returns the token of who asks, or 0 while another leads.
+
+local held = redis.call('GET', KEYS[1])
+if held then
+  local who, token = string.match(held, '^(%S+) (%d+)$')
+  if who ~= ARGV[1] then return 0 end
+  if ARGV[2] == '0' then
+    redis.call('DEL', KEYS[1])
+    return 0
+  end
+  if tonumber(token) >= tonumber(ARGV[3]) then
+    redis.call('PEXPIRE', KEYS[1], ARGV[2])
+    return tonumber(token)
+  end
+end
+if ARGV[2] == '0' then return 0 end
+local token = math.max(redis.call('INCR', KEYS[2]), tonumber(ARGV[3]))
+redis.call('SET', KEYS[2], string.format('%d', token), 'EX', ARGV[4])
+redis.call('SET', KEYS[1], string.format('%s %d', ARGV[1], token), 'PX', ARGV[2])
+return token

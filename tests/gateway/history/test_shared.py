@@ -1,0 +1,276 @@
+"""Several histories on one real store: sums, one leader at a time, and the same numbers as a file would come to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from gateway.config.sections import StoreSection
+from gateway.errors import GatewayError
+from gateway.history.explain import explain
+from gateway.history.identity import Identity, tenant_identity
+from gateway.history.keeper import TenantSlot
+from gateway.history.kept import archive_of, open_history
+from gateway.history.shared import keeper
+from gateway.history.shared.keeper import SharedHistory
+from gateway.history.shared.lead import FencedError
+from gateway.stores.calls import Calls
+from policies.policy import PolicySet, Sized
+from policies.request import Kind, Principal
+from policies.units import SECOND
+from tests.clock import StandingClock
+from tests.gateway.history.kept import BEGIN, DAY, POLICIES, Kept
+from tests.wire.redis import RedisServer
+
+__all__: list[str] = []
+
+KEY, TENANT = "tenant=acme,credential=ci", "tenant=acme"
+WHO = Principal(Kind.USER, "acme", "ci")
+LEASE_MS = 200
+
+
+class Process:
+    """One process's history, as far as a test looks at it."""
+
+    def __init__(self, calls: Calls, clock: StandingClock, policies: PolicySet) -> None:
+        self.applied: list[Mapping[str, Sized]] = []
+        self.tenants: dict[tuple[int, str], int] = {}
+        self.history = SharedHistory(calls, 1000, clock, lambda: policies, self.applied.append, LEASE_MS)
+        self.history.tenants_now = lambda: (
+            (clock.at // SECOND // 10, [("acme", self.tenants)]) if self.tenants else None
+        )
+        self.opened = self.history.open()
+        self._clock = clock
+
+    def _tenants_now(self) -> TenantSlot | None:
+        return (self._clock.at // SECOND // 10, [("acme", self.tenants)]) if self.tenants else None
+
+
+class Together:
+    """Some processes on one store, and the time they share."""
+
+    def __init__(self, server: RedisServer, count: int = 2, policies: PolicySet = POLICIES) -> None:
+        self.calls = Calls(StoreSection(url=server.url))
+        self.clock = StandingClock(BEGIN * SECOND)
+        self.policies = policies
+        self.processes: list[Process] = []
+        for _ in range(count):
+            self.join()
+        self.to(BEGIN)
+
+    @property
+    def at(self) -> int:
+        """The time in seconds."""
+        return self.clock.at // SECOND
+
+    def join(self) -> Process:
+        """Start one more."""
+        self.processes.append(Process(self.calls, self.clock, self.policies))
+        return self.processes[-1]
+
+    def to(self, at: int) -> None:
+        """Let time pass, every data plane ticking and every writer taking turns until all is added up."""
+        self.clock.at = at * SECOND
+        for one in self.processes:
+            one.history.meter.turn(at * SECOND)
+        for _ in range(15):
+            for one in self.processes:
+                one.history._flushed = 0
+                one.history._polled = 0
+                one.history.turn(at)
+            books = next((one.history._books for one in self.processes if one.history._books), None)
+            if books is None or books.meta("folded") >= (at - 4) // 10 - 1:
+                break
+
+    def use(self, units: int, *, limit: str = "", who: Principal = WHO) -> None:
+        """Note so many decisions, spread over the slot's seconds and over the processes, and let the slot end."""
+        for number in range(units):
+            one = self.processes[number % len(self.processes)]
+            one.history.meter.note(who, 1.0, limit, (self.at + number * 10 // units) * SECOND)
+        self.to(self.at + 10)
+
+    def days(self, number: int, units: int) -> None:
+        """Live through days as `Kept.days` does."""
+        for _ in range(number):
+            midnight = self.at // DAY * DAY
+            self.to(midnight + 10 * 3600)
+            for _ in range(7):
+                self.use(units)
+            for after in range(10 * 3600 + 600, 11 * 3600 + 2100, 1200):
+                self.to(midnight + after)
+            for after in (DAY + 1805, DAY + 1815):
+                self.to(midnight + after)
+
+
+def leader(all_of: Together) -> Process:
+    """Return the one that leads."""
+    (found,) = [one for one in all_of.processes if one.history.leads]
+    return found
+
+
+def rates(numbers: Mapping[str, Sized]) -> dict[str, Any]:
+    """Return what matters of numbers."""
+    return {name: (one.next_quota, one.quota, one.mode, one.terms, one.peak) for name, one in numbers.items()}
+
+
+@pytest.fixture
+def both(redis_server: RedisServer) -> Iterator[Together]:
+    """Return two processes on an empty store."""
+    made = Together(redis_server)
+    yield made
+    for one in made.processes:
+        one.history.stop()
+
+
+def test_the_sum_is_what_one_would_have_come_to(both: Together, redis_server: RedisServer) -> None:
+    """Peaks, numbers and provenance are those of a file that saw all of it; both have them, and so has a third."""
+    alone = Kept(None)
+    alone.days(3, 400)
+    both.days(3, 400)
+    here = both.processes[0].history.sized
+    assert rates(here) == rates(alone.history.sized)
+    assert here[KEY].peak == 40.0
+    assert rates(both.processes[1].history.sized) == rates(here) == rates(both.processes[1].applied[-1])
+    assert rates(both.join().opened) == rates(here)
+    archive = archive_of(both.calls)
+    today = both.at // DAY
+    assert archive.number(Identity.of(WHO), None) == here[KEY]
+    before = archive.number(Identity.of(WHO), today - 1)
+    assert before is not None
+    assert before.day == today - 1
+    assert archive.number(Identity.of(WHO), BEGIN // DAY - 1) is None
+    assert archive.number(tenant_identity("nobody"), None) is None
+    assert "sustained" in explain(POLICIES, archive, "acme", "ci")
+    with archive.pasts() as pasts:
+        (whole, whole_identity), (number, _) = pasts.of_tenant("acme")
+        days, steps = pasts.past(number)
+    assert (whole, whole_identity.name) == (0, TENANT)
+    assert [day.number for day in days] == [BEGIN // DAY + n for n in range(3)]
+    assert [step.day for step in steps] == [BEGIN // DAY + n for n in range(1, 4)]
+    alone.stop()
+    names = redis_server.ask("KEYS", "*")
+    assert len(names) > 20
+    assert all(redis_server.ask("PTTL", name) != -1 for name in names)
+
+
+def test_who_was_shed_is_answered_by_any_process(both: Together) -> None:
+    """Slot by slot, five minutes and days, of all processes together; what was not added up yet too."""
+    both.use(6)
+    both.use(4, limit="key")
+    one, other = both.processes
+    one.tenants, other.tenants = {(0, ""): 5, (4, "key"): 2}, {(0, ""): 1, (6, "share"): 3}
+    both.processes[0].history.meter.note(WHO, 1.0, "", both.at * SECOND)
+    both.to(both.at + 5)
+    late = archive_of(both.calls).series
+    for series in (other.history.archive.series, late):
+        _, found = series.tenants(BEGIN, both.at + 10, both.at)
+        assert found == {"acme": {(0, ""): 6, (4, "key"): 2, (6, "share"): 3}}
+        _, step, lines = series.tenant("acme", BEGIN, both.at + 10, both.at)
+        assert step == 10
+        key = [(point.at - BEGIN, point.counts) for point in lines["user", "ci"]]
+        assert key == [(0, {(0, ""): 6}), (10, {(4, "key"): 4}), (20, {(0, ""): 1})]
+    both.to(both.at + 5)
+    one.tenants, other.tenants = {}, {}
+    both.to(both.at + 600)
+    for at in (both.at + 10, both.at + 3 * 3600, both.at + 10 * DAY):
+        _, _, lines = late.tenant("acme", BEGIN - DAY, at, both.at)
+        assert sum(point.counts[0, ""] for point in lines["user", "ci"]) == 7
+        assert sum(point.counts[4, "key"] for point in lines["user", "ci"]) == 4
+
+
+def test_a_leader_that_dies_is_followed(both: Together, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within its lease; what it had written counts, what it writes when it wakes does not, nothing is sized twice."""
+    monkeypatch.setattr(keeper, "_PATIENCE_SECONDS", 0.1)
+    both.use(8)
+    dead = leader(both)
+    books, heir = dead.history._books, next(one for one in both.processes if one is not dead)
+    assert books is not None
+    dead.history.meter.note(WHO, 1.0, "", both.at * SECOND)
+    both.to(both.at + 5)
+    sized = sum(len(one.applied) for one in both.processes)
+    both.processes.remove(dead)
+    until = time.monotonic() + 5
+    while not heir.history.leads and time.monotonic() < until:
+        both.to(both.at)
+        time.sleep(0.02)
+    assert heir.history.leads
+    both.to(both.at + 5)
+    time.sleep(0.15)
+    for _ in range(3):
+        both.use(2)
+    series = archive_of(both.calls).series
+    points = series.tenant("acme", BEGIN, both.at, both.at)[2]["user", "ci"]
+    assert [point.counts[0, ""] for point in points] == [8, 1, 2, 2, 2]
+    books.note("folded", 1)
+    books.key(tenant_identity("forged"), 1, listed=True)
+    with pytest.raises(FencedError):
+        books.end()
+    assert dead.history._lead.token == 0
+    assert not archive_of(both.calls).seen(tenant_identity("forged"))
+    dead.history.turn(both.at)
+    assert not dead.history.leads
+    assert sum(len(one.applied) for one in (dead, heir)) == sized
+    assert both.calls.ask("HGET", both.processes[0].history._records.meta, "folded") == b"%d" % (
+        (both.at - 4) // 10 - 1
+    )
+    dead.history.stop()
+
+
+def test_one_that_is_slow_is_waited_for(both: Together) -> None:
+    """A slot is added up once everybody has written it: nobody's part of a peak is missed."""
+    slow = next(one for one in both.processes if not one.history.leads)
+    first = leader(both)
+    slow.history.meter.note(WHO, 5.0, "", both.at * SECOND)
+    both.processes.remove(slow)
+    both.to(both.at + 30)
+    books = first.history._books
+    assert books is not None
+    assert books.meta("folded") < both.at // 10 - 3
+    both.processes.append(slow)
+    both.to(both.at + 10)
+    both.to(both.at + 5)
+    points = archive_of(both.calls).series.tenant("acme", BEGIN, both.at, both.at)[2]["user", "ci"]
+    assert [(point.at, point.counts[0, ""]) for point in points] == [(BEGIN, 1)]
+    assert books.meta("folded") == both.at // 10 - 1
+    assert first.history.warnings() == slow.history.warnings() == []
+
+
+def test_a_reload_anywhere_sizes_anew(both: Together) -> None:
+    """Whoever does not lead asks whoever does."""
+    both.use(3)
+    led = leader(both)
+    applied = len(led.applied)
+    for one in both.processes:
+        one.history.recompute()
+    both.to(both.at + 5)
+    both.to(both.at + 6)
+    assert len(led.applied) > applied
+
+
+def test_a_store_that_is_gone_is_waited_for(both: Together, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """It is told, what was counted waits, and one leads again when it is back; an empty one is begun anew."""
+    with RedisServer(tmp_path_factory.mktemp("gone")) as server:
+        alone = Together(server, 1)
+        alone.use(3)
+        server.kill()
+        alone.use(4)
+        (one,) = alone.processes
+        assert "what is counted waits" in one.history.warnings()[0]
+        with pytest.raises(GatewayError):
+            one.history.archive.series.tenants(BEGIN, alone.at, alone.at)
+        server.start()
+        alone.to(alone.at + 5)
+        alone.to(alone.at + 10)
+        assert one.history.leads
+        assert one.history.warnings() == []
+        points = one.history.archive.series.tenant("acme", BEGIN, alone.at, alone.at)[2]["user", "ci"]
+        assert [point.counts[0, ""] for point in points] == [4]
+        one.history.stop()
+        later = open_history(alone.calls, 10, alone.clock, lambda: POLICIES, lambda _: None)
+        assert later.open().keys() == {KEY, TENANT}
+        server.kill()
+        later.stop()
+        assert "counted last is lost" in later.warnings()[0]
