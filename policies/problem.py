@@ -29,7 +29,7 @@ from policies.request import Kind
 from policies.units import SECOND, Micros, Rate
 from policies.verdict import Reason, Verdict, reason_of
 
-__all__ = ["LONGEST_HINT", "TYPES", "Fields", "Members", "Wording", "encoded", "pushback"]
+__all__ = ["LONGEST_HINT", "TYPES", "Fields", "Members", "Unchanging", "Wording", "encoded", "pushback"]
 
 Fields: TypeAlias = list[tuple[bytes, bytes]]
 Members: TypeAlias = dict[str, Any]
@@ -103,7 +103,8 @@ _ROUNDING = 1e-6
 class _Limit:
     """One own limit of a plan, ready to be told: `opening` is its quoted name and `;r=`, as in a RateLimit member.
 
-    `unit_seconds` is how long one unit takes to come back, None if none ever does.
+    `unit_seconds` is how long one unit takes to come back, None if none ever does. `full` is the member of a bucket
+    that is, `brim` from how many tokens on.
     """
 
     name: str
@@ -111,6 +112,21 @@ class _Limit:
     units: int
     burst: float
     unit_seconds: float | None
+    brim: float
+    full: bytes
+
+
+class Unchanging:
+    """What is told of one kind of refusal of one plan: `members` have places for what each request has of its own.
+
+    `memo` is room for what somebody else works out once for all of them.
+    """
+
+    __slots__ = ("members", "memo")
+
+    def __init__(self, members: Members) -> None:
+        self.members = members
+        self.memo: bytes = b""
 
 
 @dataclass(slots=True)
@@ -124,7 +140,7 @@ class _Told:
     wording: Wording
     limits: tuple[_Limit, ...]
     policy: tuple[bytes, bytes]
-    members: dict[tuple[str, str, Kind, bool], Members] = field(default_factory=dict)
+    members: dict[tuple[str, str, Kind, bool], Unchanging] = field(default_factory=dict)
     tokens: tuple[float, ...] = ()
     said: tuple[bytes, bytes] = (b"ratelimit", b"")
 
@@ -152,18 +168,23 @@ class Wording:
         self, plan: Plan, refusal: Refusal, retry_us: Micros, violated: tuple[str, ...], kind: Kind, request_id: str
     ) -> Members:
         """Return the members of the problem that says `refusal`, in the order in which people read them."""
-        never = refusal.wait_us == NEVER
-        ready = self._of(plan).members
-        key = (refusal.limit, refusal.whose, kind, never)
-        if key not in ready:
-            ready[key] = self._unchanging(plan, refusal, kind, never=never)
-        members = ready[key].copy()
+        members = self.unchanging(plan, refusal, kind).members.copy()
         members["instance"] = f"urn:evenhand:request:{request_id}"
         members["violated-policies"] = violated
-        if not never:
+        if refusal.wait_us != NEVER:
             members["retry_after"] = pushback(refusal, retry_us)
             members["retry_after_ms"] = -(-refusal.wait_us // 1000)
         return members
+
+    def unchanging(self, plan: Plan, refusal: Refusal, kind: Kind) -> Unchanging:
+        """Return what is told of every such refusal of this plan, worked out once."""
+        never = refusal.wait_us == NEVER
+        ready = self._of(plan).members
+        key = (refusal.limit, refusal.whose, kind, never)
+        found = ready.get(key)
+        if found is None:
+            found = ready[key] = Unchanging(self._unchanging(plan, refusal, kind, never=never))
+        return found
 
     def _unchanging(self, plan: Plan, refusal: Refusal, kind: Kind, *, never: bool) -> Members:
         """Return the members with places for those that each request has of its own."""
@@ -249,29 +270,35 @@ def _standing(told: _Told, reading: Reading) -> list[tuple[_Limit, int, int | No
     """
     if not reading.tokens:
         return []
-    waits = {refusal.limit: refusal.wait_us for refusal in reading.refused} if reading.refused else None
-    standing = []
-    for limit, tokens in zip(told.limits, reading.tokens, strict=True):
-        left = int(tokens + _ROUNDING) if tokens > 0 else 0
-        reset: int | None
-        if waits is not None and limit.name in waits:
-            wait = waits[limit.name]
-            reset = None if wait == NEVER else -(-wait // SECOND)
-        elif (missing := limit.burst - tokens) <= _ROUNDING:
-            reset = 0
-        else:
-            reset = None if limit.unit_seconds is None else ceil(missing * limit.unit_seconds - _ROUNDING)
-        standing.append((limit, min(left, limit.units), reset))
-    return standing
+    waits = {refusal.limit: refusal.wait_us for refusal in reading.refused}
+    told_of = zip(told.limits, reading.tokens, strict=True)
+    return [(limit, *_left(limit, tokens, waits.get(limit.name))) for limit, tokens in told_of]
+
+
+def _left(limit: _Limit, tokens: float, wait: Micros | None) -> tuple[int, int | None]:
+    """Return what is left of a limit, and the seconds to tell; `wait` is that of its refusal, None if it agreed."""
+    left = min(int(tokens + _ROUNDING), limit.units) if tokens > 0 else 0
+    if wait is not None:
+        return left, None if wait == NEVER else -(-wait // SECOND)
+    if tokens >= limit.brim:
+        return left, 0
+    if limit.unit_seconds is None:
+        return left, None
+    return left, ceil((limit.burst - tokens) * limit.unit_seconds - _ROUNDING)
 
 
 def _members(told: _Told, reading: Reading) -> bytes:
-    """Return the members of the RateLimit field."""
-    said = [
-        b"%b%d" % (limit.opening, left) if reset is None else b"%b%d;t=%d" % (limit.opening, left, reset)
-        for limit, left, reset in _standing(told, reading)
-    ]
-    return said[0] if len(said) == 1 else b", ".join(said)
+    """Return the members of the RateLimit field. Most buckets are full, whatever became of one."""
+    waits = {refusal.limit: refusal.wait_us for refusal in reading.refused}
+    said: list[bytes] = []
+    for limit, tokens in zip(told.limits, reading.tokens, strict=True):
+        wait = waits.get(limit.name)
+        if wait is None and tokens >= limit.brim:
+            said.append(limit.full)
+            continue
+        left, reset = _left(limit, tokens, wait)
+        said.append(b"%b%d" % (limit.opening, left) if reset is None else b"%b%d;t=%d" % (limit.opening, left, reset))
+    return b", ".join(said)
 
 
 def _tell(wording: Wording, plan: Plan) -> _Told:
@@ -280,7 +307,9 @@ def _tell(wording: Wording, plan: Plan) -> _Told:
         name = b'"%b"' % encoded(charge.limit)
         units, seconds = _window(_rate(charge))
         unit_seconds = 1 / charge.rate_us / SECOND if charge.rate_us else None
-        limits.append(_Limit(charge.limit, name + b";r=", units, charge.burst, unit_seconds))
+        brim = charge.burst - _ROUNDING
+        full = b"%b;r=%d;t=0" % (name, min(int(charge.burst + _ROUNDING), units))
+        limits.append(_Limit(charge.limit, name + b";r=", units, charge.burst, unit_seconds, brim, full))
         policies.append(b"%b;q=%d;w=%d" % (name, units, seconds))
     return _Told(wording, tuple(limits), (b"ratelimit-policy", b", ".join(policies)))
 

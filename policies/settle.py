@@ -20,6 +20,10 @@ __all__ = ["Corrections", "corrections", "own_outcome"]
 _FAILURES = frozenset({500, 502, 503, 504, 508})
 
 
+# Looked up once: a member of an enum costs as much as a call.
+_REJECTED = Kind.REJECTED
+
+
 @dataclass(frozen=True, slots=True)
 class Corrections:
     """What a store is to do for a request that has ended."""
@@ -37,7 +41,7 @@ def corrections(verdict: Verdict | None, kind: Kind, *, sent: bool) -> Correctio
     """Return what to correct; `sent` says that the request head was written to an upstream."""
     if verdict is None or verdict.reading.refused:
         return _NOTHING
-    return _RELEASE if sent or kind is Kind.REJECTED else _UNDO
+    return _RELEASE if sent or kind is _REJECTED else _UNDO
 
 
 def own_outcome(status: int) -> Outcome:

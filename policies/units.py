@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 __all__ = ["NEVER", "SECOND", "Micros", "Rate", "RequestUnits", "Seats"]
 
@@ -17,10 +17,10 @@ Micros: TypeAlias = int
 RequestUnits: TypeAlias = float
 Seats: TypeAlias = int
 
-SECOND: Micros = 1_000_000
+SECOND: Final = 1_000_000
 
 #: The wait of what can never be admitted (a zero quota).
-NEVER: Micros = -1
+NEVER: Final = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,8 @@ class Presented(Enum):
 
 
 _TOKEN = Presented.TOKEN
-_NOTHING = (Presented.NOTHING, b"")
+_EMPTY = Presented.NOTHING
+_NOTHING = (_EMPTY, b"")
 _AMBIGUOUS = (Presented.AMBIGUOUS, b"")
 
 
@@ -55,9 +56,9 @@ def extract(headers: Headers) -> tuple[Presented, bytes]:
     for name, value in headers:
         if name in _SLOTS:
             here = _authorization(value) if name == b"authorization" else _token(value)
-            if found[0] is Presented.NOTHING:
+            if found[0] is _EMPTY:
                 found = here
-            elif here[0] is not Presented.NOTHING and here != found:
+            elif here[0] is not _EMPTY and here != found:
                 return _AMBIGUOUS
     return found
 

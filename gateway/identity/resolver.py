@@ -50,6 +50,7 @@ __all__ = [
 ]
 
 _TOKEN = Presented.TOKEN
+_NOT_MINE = Answer.NOT_MINE
 _OURS = b"evh_"
 _PAT = PAT_PREFIX.encode()
 _JOB = JOB_PREFIX.encode()
@@ -139,10 +140,10 @@ class CredentialResolver:
             return self._judge(token, wall)
         introspection = self._introspection
         if not self._shapes and introspection is None:
-            return Answer.NOT_MINE
+            return _NOT_MINE
         digest = hashlib.sha256(token).digest()
-        finding = self._shaped(token, digest, wall) if self._shapes else Answer.NOT_MINE
-        if finding is Answer.NOT_MINE and introspection is not None and could_be_opaque(token):
+        finding = self._shaped(token, digest, wall) if self._shapes else _NOT_MINE
+        if finding is _NOT_MINE and introspection is not None and could_be_opaque(token):
             return introspection.known(digest, wall)
         return finding
 
@@ -162,7 +163,7 @@ class CredentialResolver:
         if token.startswith((_PAT, _JOB)):
             return None
         digest = hashlib.sha256(token).digest()
-        if self._shapes and self._shaped(token, digest, self._clock.wall()) is not Answer.NOT_MINE:
+        if self._shapes and self._shaped(token, digest, self._clock.wall()) is not _NOT_MINE:
             return None
         return introspection.ask(token, digest, address, resume)
 
@@ -179,9 +180,9 @@ class CredentialResolver:
     def _judge(self, token: bytes, wall: Micros) -> Finding:
         for shape in self._shapes:
             finding = shape.check(token, wall)
-            if finding is not Answer.NOT_MINE:
+            if finding is not _NOT_MINE:
                 return finding
-        return Answer.NOT_MINE
+        return _NOT_MINE
 
 
 def stranger_table(*, anonymous: bool, unknown: str, posture: str = "") -> StrangerTable:

@@ -37,13 +37,14 @@ _RANGES: dict[bytes, tuple[tuple[Form, int], ...]] = {
     b"text/*": ((Form.MARKDOWN, 2), (Form.HTML, 2)),
     b"*/*": tuple((form, 1) for form in Form),
 }
+_JSON = Form.JSON
 _WEIGHT = re.compile(rb"q=(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)", re.IGNORECASE)
 
 
 def preferred(accept: bytes | None) -> Form:
     """Return the form that `accept` prefers, given its field value or None."""
     if not accept or accept == b"*/*":
-        return Form.JSON
+        return _JSON
     return _parsed(accept[:LONGEST])
 
 

@@ -21,7 +21,7 @@ from gateway.proxy.accept import Form
 from gateway.proxy.call import Headers
 from policies.problem import Members
 
-__all__ = ["Answer", "Asked", "content"]
+__all__ = ["Answer", "Asked", "content", "template"]
 
 
 @dataclass(slots=True, init=False)
@@ -70,6 +70,24 @@ class Answer:
 
 
 _STATUS_LINES = {int(status): f"HTTP/1.1 {int(status)} {status.phrase}\r\n".encode("ascii") for status in HTTPStatus}
+
+
+#: What each request has of its own, and how it stands in the JSON of a problem. A request id needs no escape.
+_PLACES = {
+    "instance": b'"urn:evenhand:request:%b"',
+    "violated-policies": b"%b",
+    "retry_after": b"%d",
+    "retry_after_ms": b"%d",
+}
+
+
+def template(members: Members) -> bytes:
+    """Return the JSON of `members` as a format, with places for what each request has of its own, in their order."""
+    said = [
+        orjson.dumps(name) + b":" + (_PLACES.get(name) or orjson.dumps(value).replace(b"%", b"%%"))
+        for name, value in members.items()
+    ]
+    return b"{%b}" % b",".join(said)
 
 
 def content(members: Members, form: Form) -> tuple[bytes, bytes]:

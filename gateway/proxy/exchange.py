@@ -46,6 +46,11 @@ DISCARDED = 64 * 1024
 # RFC 9110 section 9.2.2.
 _IDEMPOTENT = frozenset({b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"})
 
+# Looked up once: a member of an enum costs as much as a call.
+_UPSTREAM_ERROR = Outcome.UPSTREAM_ERROR
+_SERVED = Outcome.SERVED
+_REFUSED = Outcome.REFUSED
+
 _TOO_LARGE = Rejection(413, "content-too-large", "")
 _NOT_AS_ANNOUNCED = Rejection(400, "bad-framing", "The request body is not as long as announced.")
 _FAILED = Rejection(500, "internal-error", "")
@@ -164,7 +169,7 @@ class Exchange:
         if self._decision is not None:
             self._decision.notes["ended"] = "drain"
         told = self._say(_STOPPING)
-        self._settle(self._outcome() if self._status else Outcome.UPSTREAM_ERROR, told)
+        self._settle(self._outcome() if self._status else _UPSTREAM_ERROR, told)
 
     def caller_gone(self) -> None:
         """End the upstream call now: the caller left, or its server is stopping."""
@@ -243,7 +248,7 @@ class Exchange:
         if rejection is None and verdict is not None and verdict.refusal is not None:
             answer = self._front.refuser.refuse(decision, verdict, verdict.refusal, self._asked())
             self._answer(answer)
-            self._settle(Outcome.REFUSED, answer.status)
+            self._settle(_REFUSED, answer.status)
         else:
             self._reject(rejection or _FAILED)
 
@@ -272,7 +277,7 @@ class Exchange:
             self._close()
             self._front.pipeline.reject(self._parsed.facts if self._parsed else None, _FAILED, self._request_id())
         else:
-            self._settle(Outcome.UPSTREAM_ERROR, told)
+            self._settle(_UPSTREAM_ERROR, told)
 
     # The receiver of the upstream call
 
@@ -316,11 +321,11 @@ class Exchange:
             answer = self._front.refuser.no_connection(decision, decision.verdict, self._asked())
             decision.over_seats = failure.over
             self._answer(answer)
-            self._settle(Outcome.REFUSED, answer.status, Reason.CONNECTIONS.value)
+            self._settle(_REFUSED, answer.status, Reason.CONNECTIONS.value)
             return
         code = _FAILURES.get(failure.status, "bad-gateway")
         told = self._say(Rejection(failure.status, code, failure.detail))
-        self._settle(Outcome.UPSTREAM_ERROR, told)
+        self._settle(_UPSTREAM_ERROR, told)
 
     def on_writable(self, ready: bool) -> None:
         """Hold the request body back while the upstream does not take it."""
@@ -330,7 +335,7 @@ class Exchange:
     # Ends
 
     def _outcome(self) -> Outcome:
-        return Outcome.UPSTREAM_ERROR if self._status >= 500 else Outcome.SERVED
+        return _UPSTREAM_ERROR if self._status >= 500 else _SERVED
 
     def _settle(self, outcome: Outcome, status: int, limit: str = "") -> None:
         self._close()

@@ -10,15 +10,20 @@ Rules
 
 from __future__ import annotations
 
+from functools import lru_cache
+
+import orjson
+
 from gateway.clock import Clock
 from gateway.ports import Decision, Rejection
 from gateway.proxy.accept import Form, preferred
-from gateway.proxy.answer import Answer, Asked, content
+from gateway.proxy.answer import Answer, Asked, content, template
 from gateway.proxy.call import Headers
 from gateway.proxy.dates import Dates
 from gateway.proxy.problems import problem
-from policies.charge import Refusal
-from policies.problem import Members, Wording, encoded
+from policies.charge import Plan, Refusal
+from policies.problem import Members, Wording, encoded, pushback
+from policies.request import Kind
 from policies.units import SECOND
 from policies.verdict import Reason, Verdict
 
@@ -34,6 +39,9 @@ _NOTHING_LOADS = (b"content-security-policy", b"default-src 'none'")
 # RFC 6750 section 3.1: no error code for a request that presented nothing.
 _CHALLENGES = {"credential-required": b"Bearer"}
 _INVALID_TOKEN = b'Bearer error="invalid_token"'
+
+_JSON, _HTML = Form.JSON, Form.HTML
+_JSON_TYPE = b"application/problem+json"
 
 _TOO_MANY = Refusal(Reason.CONCURRENCY.value, SECOND, "tenant")
 _NO_CONNECTION = Refusal(Reason.CONNECTIONS.value, SECOND)
@@ -86,7 +94,9 @@ class Refuser:
             more = [(b"allow", ALLOWED_METHODS)]
         elif rejection.status == 503:
             more = [(b"retry-after", b"1")]
-        return self._answer(members, more, request_id, asked, close=kind.closes)
+        form = preferred(asked.accept)
+        said = content(members, form)
+        return self._answer(rejection.status, form, said, more, request_id, asked, close=kind.closes)
 
     def _limited(
         self,
@@ -97,17 +107,47 @@ class Refuser:
         violated: tuple[str, ...],
         asked: Asked,
     ) -> Answer:
-        request_id = decision.request_id
-        members = self._wording.members(verdict.plan, refusal, retry_us, violated, decision.principal.kind, request_id)
-        after = members.get("retry_after")
+        request_id, plan, kind = decision.request_id, verdict.plan, decision.principal.kind
+        form, after = preferred(asked.accept), pushback(refusal, retry_us)
+        if form is _JSON:
+            status, said = self._json(plan, refusal, kind, request_id, violated, after)
+        else:
+            members = self._wording.members(plan, refusal, retry_us, violated, kind, request_id)
+            status, said = members["status"], content(members, form)
         more: Headers = [] if after is None else [(b"retry-after", b"%d" % after)]
         more += self._wording.fields(verdict)
         more.append((b"evenhand-refused", encoded(refusal.limit)))
-        return self._answer(members, more, request_id, asked, close=False)
+        return self._answer(status, form, said, more, request_id, asked)
 
-    def _answer(self, members: Members, more: Headers, request_id: str, asked: Asked, *, close: bool) -> Answer:
-        form = preferred(asked.accept)
-        media_type, body = content(members, form)
+    def _json(
+        self,
+        plan: Plan,
+        refusal: Refusal,
+        kind: Kind,
+        request_id: str,
+        violated: tuple[str, ...],
+        after: int | None,
+    ) -> tuple[int, tuple[bytes, bytes]]:
+        """Return status, media type and body of a refusal, from a text that is ready but for a few places."""
+        told = self._wording.unchanging(plan, refusal, kind)
+        if not told.memo:
+            told.memo = template(told.members)
+        own = (request_id.encode("ascii"), _listed(violated))
+        waits = () if after is None else (after, -(-refusal.wait_us // 1000))
+        return told.members["status"], (_JSON_TYPE, told.memo % (*own, *waits))
+
+    def _answer(
+        self,
+        status: int,
+        form: Form,
+        said: tuple[bytes, bytes],
+        more: Headers,
+        request_id: str,
+        asked: Asked,
+        *,
+        close: bool = False,
+    ) -> Answer:
+        media_type, body = said
         headers: Headers = [
             (b"content-type", media_type),
             (b"content-length", b"%d" % len(body)),
@@ -117,11 +157,11 @@ class Refuser:
         ]
         if self._dates:
             headers.append((b"date", self._dates.now()))
-        if form is Form.HTML:
+        if form is _HTML:
             headers.append(_NOTHING_LOADS)
         if self._cors:
             headers += self._readable_by(asked.origin)
-        return Answer(members["status"], headers, b"" if asked.head else body, close=close)
+        return Answer(status, headers, b"" if asked.head else body, close=close)
 
     def _readable_by(self, origin: bytes | None) -> Headers:
         """Return the CORS fields of an answer to `origin` (Fetch, section 3.2): its own name, never a list."""
@@ -130,3 +170,9 @@ class Refuser:
             allowed.append((b"access-control-allow-origin", b"*" if self._any_origin else origin))
             allowed.append((b"access-control-expose-headers", _EXPOSED))
         return allowed
+
+
+@lru_cache(maxsize=1024)
+def _listed(limits: tuple[str, ...]) -> bytes:
+    """Return the JSON of some limits; few combinations of them refuse."""
+    return orjson.dumps(limits)

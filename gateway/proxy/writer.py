@@ -53,7 +53,7 @@ class Writer:
     def interim(self, status: int, headers: Headers) -> None:
         """Write a 1xx response; HTTP/1.0 knows none (RFC 9110 section 15.2)."""
         if not self._old and not self.started:
-            self._transport.write(b"".join([_STATUS_LINES[status], *_lines(headers), _END]))
+            self._transport.write(b"".join((_STATUS_LINES[status], _lines(headers), _END)))
 
     def start(self, status: int, headers: Headers, body: bytes = b"") -> None:
         """Write a response head without Connection and Transfer-Encoding of its own, and the first octets of its body.
@@ -120,8 +120,8 @@ class Writer:
             self.keep_alive = False
         end = _END if self.keep_alive else _CLOSE
         body = b"" if self._bodiless else answer.body
-        self._transport.write(b"".join([_STATUS_LINES[answer.status], *_lines(answer.headers), end, body]))
+        self._transport.write(b"".join((_STATUS_LINES[answer.status], _lines(answer.headers), end, body)))
 
 
-def _lines(headers: Headers) -> list[bytes]:
-    return [b"%b: %b\r\n" % field for field in headers]
+def _lines(headers: Headers) -> bytes:
+    return b"\r\n".join([*map(b": ".join, headers), b""])

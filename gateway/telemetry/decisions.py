@@ -31,8 +31,10 @@ IN_FULL = 10
 #: Seconds of counted lines, and events, that wait for a slow reader.
 _MAX_WAITING = 60
 
+_SERVED = Outcome.SERVED
+
 #: (tenant, outcome, limit, mode)
-_Sort = tuple[str, str, str | None, Mode]
+_Sort = tuple[str, Outcome, str | None, Mode]
 
 
 @dataclass(slots=True)
@@ -76,8 +78,7 @@ class DecisionLog:
         if now // SECOND != second.number:
             self._finished.append(second)
             second = self._second = _Second(now // SECOND)
-        outcome = decision.outcome or Outcome.SERVED
-        sort = (decision.principal.tenant, outcome.value, what_of(decision), mode)
+        sort = (decision.principal.tenant, decision.outcome or _SERVED, what_of(decision), mode)
         count = second.counts.get(sort, 0) + 1
         second.counts[sort] = count
         if count <= IN_FULL:
@@ -114,7 +115,7 @@ class DecisionLog:
             if count > IN_FULL and self._events_fit:
                 members = {
                     "tenant": clip(tenant, 128),
-                    "outcome": outcome,
+                    "outcome": outcome.value,
                     "limit": limit,
                     "mode": mode.value,
                     "count": count,

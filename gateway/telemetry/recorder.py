@@ -39,6 +39,9 @@ OWN = "self"
 SCOPES = ("fleet", OWN)
 
 _LOG = logging.getLogger("evenhand.telemetry")
+# Looked up once: a member of an enum costs as much as a call.
+_SERVED = Outcome.SERVED
+_REFUSED = Outcome.REFUSED
 _PROVEN = frozenset({Kind.USER, Kind.JOB})
 _SHARED = frozenset({Reason.SHARE, Reason.BACKSTOP})
 _MAX_FORWARDERS = 16
@@ -158,7 +161,7 @@ class Telemetry:
         """Count `decision`, whose `outcome`, `status` and `limit` are final."""
         verdict = decision.verdict
         tenant = decision.principal.tenant
-        if decision.outcome is Outcome.SERVED:
+        if decision.outcome is _SERVED:
             code = self._served[decision.cls]
         else:
             code, tenant = self._unserved(decision)
@@ -177,11 +180,11 @@ class Telemetry:
         shadow = verdict is not None and (bool(verdict.reading.shadow_refused) or not verdict.enforced)
         if shadow or decision.exemption or decision.class_raise_attempt or decision.notes:
             shadow = self._asides(decision, tenant, now)
-        if decision.outcome is Outcome.REFUSED:
+        if decision.outcome is _REFUSED:
             self.last_refusals.note(decision, now)
         if self.log is None:
             return
-        if decision.outcome is not Outcome.SERVED:
+        if decision.outcome is not _SERVED:
             self.log.refused(decision, now)
         elif shadow:
             self.log.refused(decision, now, Mode.SHADOW)
@@ -256,7 +259,7 @@ class Telemetry:
         """Return the code and tenant of a request that was not served."""
         tenant = decision.principal.tenant
         outcome = decision.outcome
-        if outcome is Outcome.REFUSED:
+        if outcome is _REFUSED:
             tally = _refusal(decision)
             return self._codebook.code(tally, decision.cls, decision.limit), tenant
         if outcome is Outcome.REJECTED:
