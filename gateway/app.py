@@ -38,6 +38,7 @@ from gateway.proxy.websocket import Sockets
 from gateway.stores import open_store, place_of
 from gateway.stores.acts import Acts
 from gateway.stores.guard import GuardedStore
+from gateway.stores.leased.shares import LeasedBackstop
 from gateway.stores.memory import Backstop, MemoryStore
 from gateway.stores.registry import Registry
 from gateway.stores.usage import PolicyUse
@@ -162,7 +163,7 @@ class Gateway:
         self.pipeline.resize(self.history.open())
         self.history.start()
         await asyncio.to_thread(self.acts.start)
-        self._follow_acts()
+        self.follow_acts()
         self.telemetry.start()
         if not isinstance(self.store, MemoryStore):
             await self.store.start()
@@ -235,7 +236,14 @@ class Gateway:
         self.pipeline.tick(now)
         self.telemetry.turn(now)
         self.history.meter.turn(now)
-        self._follow_acts()
+        self.follow_acts()
+
+    @property
+    def warm(self) -> bool:
+        """False until a shared store has said which part of the backstop is this process's to begin with."""
+        backstop = self.store.backstop
+        up = not isinstance(self.store, GuardedStore) or self.store.up
+        return not up or not isinstance(backstop, LeasedBackstop) or backstop.lease_share > 0.0
 
     def drain(self) -> None:
         """Say that no new requests are welcome; they are served all the same, on connections that close then."""
@@ -282,7 +290,7 @@ class Gateway:
         yield "token", bool(self.settings.server.admin_token.get_secret_value())
         yield "postures", self.settings.store.url != "memory:"
 
-    def _follow_acts(self) -> None:
+    def follow_acts(self) -> None:
         """Decide by the acts as they are now, if they changed."""
         if self.acts.version != self._acted:
             self._acted = self.acts.version

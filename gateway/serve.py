@@ -53,6 +53,8 @@ TICK_SECONDS = 0.02
 #: How long a thread may hold the interpreter while the data plane waits for it (CPython's default is ten times this).
 SWITCH_INTERVAL_SECONDS = 0.0005
 
+#: Half a second of looks at whether the store has granted anything.
+_WARM_LOOKS = 25
 #: Connections of the admin listener that are accepted at once.
 _ADMIN_AT_ONCE = 128
 
@@ -108,6 +110,7 @@ class Plane:
         self.on_started()
         ticks = loop.create_task(self._tick())
         quiet_collector()
+        await self._warm()
         try:
             await server.serve(sockets=[self._socket])
         finally:
@@ -135,6 +138,13 @@ class Plane:
         if self._server is not None:
             self._server.should_exit = True
             self._server.force_exit |= at_once
+
+    async def _warm(self) -> None:
+        """Wait a moment for a first lease, lest whoever begins to serve begin by refusing a burst."""
+        for _ in range(_WARM_LOOKS):
+            if self.gateway.warm or self._leaving:
+                return
+            await asyncio.sleep(TICK_SECONDS)
 
     async def _tick(self) -> None:
         while True:

@@ -162,7 +162,11 @@ class Worker(Plane):
                 self.gateway.registries[registry].hear(id, entry, waiting=waiting)
         except GatewayError as error:
             fault = str(error)
-        loop.call_soon_threadsafe(self._say, "done", (number, fault))
+        loop.call_soon_threadsafe(self._done, number, fault)
+
+    def _done(self, number: int, fault: str) -> None:
+        self.gateway.follow_acts()  # which else waits for the next tick
+        self._say("done", (number, fault))
 
     def _say(self, name: str, what: object) -> None:
         self._channel.send(orjson.dumps((name, what)))
