@@ -18,6 +18,7 @@ __all__ = [
     "UpstreamUrl",
     "is_host_port",
     "masked",
+    "parse_collector",
     "parse_http_url",
     "parse_listen",
     "parse_origin",
@@ -152,6 +153,11 @@ def parse_http_url(value: object) -> str:
     if parts is None or parts.scheme not in _PORTS or "@" in parts.netloc or parts.fragment:
         raise ValueError(f'expected an address such as "https://id.example.com/jwks.json", found {masked(value)}')
     return str(value)
+
+
+def parse_collector(value: object) -> str:
+    """Parse an address that we send to, or the empty string."""
+    return "" if value == "" else parse_http_url(value)
 
 
 def parse_origin(value: object) -> str:

@@ -138,6 +138,7 @@ Posture = Annotated[str, _text(values.parse_posture, r"^(open|closed|safe-capaci
 Listener = Annotated[addresses.Listen, Kind(addresses.parse_listen)]
 Address = Annotated[addresses.UpstreamUrl, _text(addresses.parse_upstream, r"^(https?://|unix:/)")]
 HttpUrl = Annotated[str, _text(addresses.parse_http_url, "^https?://")]
+Collector = Annotated[str, _text(addresses.parse_collector, "^($|https?://)")]
 Origin = Annotated[str, Kind(addresses.parse_origin)]
 StoreUrl = Annotated[
     str, _text(store_url.parse_store_url, r"^(memory:$|rediss?(\+(sentinel|cluster))?://|redis\+unix:///)")

@@ -13,6 +13,7 @@ from gateway.config.kinds import (
     Address,
     CaFile,
     ClassName,
+    Collector,
     Duration,
     Flag,
     Id,
@@ -235,3 +236,9 @@ class TelemetrySection(Table):
     decision_log: OutputPath = option("stderr", doc="stderr, off, or a path from the working directory")
     decision_log_format: Annotated[str, choice("json", "common", "combined")] = option("json", doc="Form of its lines")
     admit_sample: Part = option(0.01, doc="Part of admitted requests that is logged")
+    otlp: Collector = option("", doc="OpenTelemetry collector (OTLP over HTTP): a span for each logged request")
+
+    def contradictions(self) -> Iterator[tuple[str, str]]:
+        """Export nothing but what is logged."""
+        if self.otlp and self.decision_log == "off":
+            yield "otlp", 'expected a decision_log other than "off": what it logs is what is exported'

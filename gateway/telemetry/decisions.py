@@ -56,6 +56,8 @@ class DecisionLog:
         draw: Callable[[], float] = random.random,
     ) -> None:
         self.sample = sample
+        #: Told of every request that gets a line, on the data plane.
+        self.exported: Callable[[Logged], None] | None = None
         self.policies = policies
         self._form = FORMATS[form]
         self._events_fit = form == "json"
@@ -92,7 +94,10 @@ class DecisionLog:
     def _put(self, decision: Decision, now: Micros, mode: Mode, sample: float) -> None:
         routes = self.policies.routes
         route = routes[decision.route].name if 0 <= decision.route < len(routes) else None
-        self.sink.put(self._form(Logged(decision, now, mode, sample, route)))
+        logged = Logged(decision, now, mode, sample, route)
+        self.sink.put(self._form(logged))
+        if self.exported is not None:
+            self.exported(logged)
 
     def _more(self) -> Iterator[bytes]:
         """Yield the lines that the writing thread makes itself."""

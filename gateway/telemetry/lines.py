@@ -41,7 +41,7 @@ from policies.policy import Mode
 from policies.units import SECOND, Micros
 from policies.verdict import Outcome
 
-__all__ = ["FORMATS", "Format", "Logged", "clip", "event_line", "what_of"]
+__all__ = ["FORMATS", "Format", "Logged", "clip", "event_line", "trace_ids", "what_of"]
 
 
 _MAX_PATH = 256
@@ -125,18 +125,18 @@ def _json(logged: Logged) -> bytes:
         "duration_ms": (now - decision.started_us) / 1000,
         "upstream_ms": decision.upstream_us / 1000 if decision.sent else None,
         "sample": logged.sample,
-        **_trace(facts.trace),
+        **dict(zip(("trace_id", "parent_id"), trace_ids(facts.trace), strict=True)),
     }
     return orjson.dumps(members, option=orjson.OPT_APPEND_NEWLINE)
 
 
-def _trace(traceparent: str | None) -> dict[str, str | None]:
-    """Return the ids of a traceparent; None of one that is not valid, which is not ours to mend."""
+def trace_ids(traceparent: str | None) -> tuple[str | None, str | None]:
+    """Return trace and parent id of a traceparent; None of one that is not valid, which is not ours to mend."""
     found = None if traceparent is None else _TRACEPARENT.fullmatch(traceparent)
     # Version ff does not exist, and 00 is never longer (W3C Trace Context, sections 3.2.2.1 and 3.2.3).
     if found is None or found["version"] == "ff" or (found["version"] == "00" and found["more"]):
-        return {"trace_id": None, "parent_id": None}
-    return {"trace_id": found["trace_id"], "parent_id": found["parent_id"]}
+        return None, None
+    return found["trace_id"], found["parent_id"]
 
 
 def _common(logged: Logged) -> bytes:

@@ -34,7 +34,7 @@ from policies.policy import Mode, PolicySet
 from policies.request import REJECTED
 from policies.units import Micros
 
-__all__ = ["Counters", "Metrics"]
+__all__ = ["Counters", "Metrics", "running_version"]
 
 _BREATH_SECONDS = 0.000_05
 #: Name and value of an exemplar's label have 128 characters together (OpenMetrics 1.0).
@@ -115,7 +115,7 @@ class Metrics(Collector):
                 for policy in self.policies.policies
                 for mode in Mode
             ],
-            "evenhand_build_info": [((_version(), platform.python_version()), 1.0)],
+            "evenhand_build_info": [((running_version(), platform.python_version()), 1.0)],
         }
 
     def _exempted(self) -> list[Sample]:
@@ -238,7 +238,8 @@ def _bucket(bucket: Bucket) -> tuple[str, float] | tuple[str, float, Exemplar]:
     return bucket.bound, bucket.observed, Exemplar({"request_id": request_id[:_LONGEST_ID]}, value)
 
 
-def _version() -> str:
+def running_version() -> str:
+    """Return the version of the distribution, or that there is none."""
     try:
         return version("evenhand")
     except PackageNotFoundError:

@@ -22,7 +22,8 @@ from gateway.telemetry.codebook import Codebook, Tally
 from gateway.telemetry.decisions import DecisionLog
 from gateway.telemetry.figures import Report
 from gateway.telemetry.gauges import DECISION_BOUNDS_NS, STORE_BOUNDS_US, UPSTREAM_BOUNDS_US, Gauges, Histogram
-from gateway.telemetry.metrics import Counters, Metrics
+from gateway.telemetry.metrics import Counters, Metrics, running_version
+from gateway.telemetry.otel import Exporter
 from gateway.telemetry.refusals import LastRefusals
 from gateway.telemetry.slots import Ledger, Slot
 from gateway.telemetry.tenants import Tenants
@@ -98,6 +99,7 @@ class Telemetry:
             clock.now,
         )
         self.log = _open_log(settings, policies, clock)
+        self._exporter = _exporter(settings, self.log)
         #: Addresses outside `trusted_proxies` that sent Forwarded or X-Forwarded-For; the first few.
         self.forwarders: dict[str, None] = {}
         #: Trusted proxies whose Forwarded and X-Forwarded-For tell of no caller, or of two; the first few.
@@ -219,14 +221,19 @@ class Telemetry:
 
     def log_warnings(self) -> list[str]:
         """Return what an operator should know of the decision log."""
-        if self.log is None or not self.log.sink.dropped:
-            return []
-        return [f"the decision log lost {self.log.sink.dropped} lines {self.log.sink.fault}".rstrip()]
+        found = []
+        if self.log is not None and self.log.sink.dropped:
+            found.append(f"the decision log lost {self.log.sink.dropped} lines {self.log.sink.fault}".rstrip())
+        if self._exporter is not None and self._exporter.dropped:
+            found.append(f"{self._exporter.dropped} requests were not exported: [telemetry] otlp does not keep up")
+        return found
 
     def start(self) -> None:
         """Begin to keep the windows and to write the log."""
         if self.log is not None:
             self.log.sink.start()
+        if self._exporter is not None:
+            self._exporter.start()
         self._keeper = threading.Thread(target=self._run, name="evenhand-telemetry", daemon=True)
         self._keeper.start()
 
@@ -237,6 +244,8 @@ class Telemetry:
             self._keeper.join()
         if self.log is not None:
             self.log.sink.stop()
+        if self._exporter is not None:
+            self._exporter.stop()
 
     def _run(self) -> None:
         while not self._stopping.wait(_ADVANCE_SECONDS):
@@ -323,6 +332,14 @@ def _open_log(settings: Settings, policies: PolicySet, clock: Clock) -> Decision
     if section.decision_log == "off":
         return None
     return DecisionLog(section.decision_log, section.decision_log_format, section.admit_sample, policies, clock.now)
+
+
+def _exporter(settings: Settings, log: DecisionLog | None) -> Exporter | None:
+    if log is None or not settings.telemetry.otlp:
+        return None
+    exporter = Exporter(settings.telemetry.otlp, running_version())
+    log.exported = exporter.put
+    return exporter
 
 
 def summary(report: Report) -> dict[str, object]:
