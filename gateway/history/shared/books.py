@@ -82,6 +82,7 @@ class SharedBooks:
         self._flush_seals()
         changes, self._changes = self._changes, {}
         for chunk in sorted(changes, reverse=True):  # "" is the last
+            self._lead.keep_on()
             self._lead.commit(chunk, changes[chunk])
         self._directory.learn(self._made)
         self._made = {}
@@ -125,6 +126,7 @@ class SharedBooks:
             records = self._calls.ask_all([("HGETALL", self._records.of(chunk, "peak", one)) for one in slots])
             for number, record in zip(slots, records, strict=True):
                 yield from ((number, int(key), SlotPeak.unpack(peak)) for key, peak in record.items())
+            self._lead.keep_on()
             time.sleep(_PAUSE_SECONDS)
 
     def fold(self, five: int) -> None:
@@ -144,6 +146,7 @@ class SharedBooks:
                 if TOTAL.unpack_from(had)[0] <= five:  # else it is in there already
                     _add(total, had[TOTAL.size :])
                     self._set(chunk, "total", key, TOTAL.pack(five + 1) + pack_counts(total), day)
+            self._lead.keep_on()
             time.sleep(_PAUSE_SECONDS)
 
     def seal(self, key: int, hours: Sequence[Hour]) -> None:

@@ -28,6 +28,7 @@ from gateway.history.intake import Intake
 from gateway.history.keeper import FLUSH_SECONDS, History, day_of
 from gateway.history.meter import SLOT_SECONDS, Slot
 from gateway.history.numbers import breathing
+from gateway.history.provenance import read
 from gateway.history.series import Counted
 from gateway.history.shared.archive import SharedArchive
 from gateway.history.shared.books import SharedBooks
@@ -101,8 +102,11 @@ class SharedHistory(History):
     def open(self) -> Mapping[str, Sized]:
         """Return the numbers that the store holds; none if it does not answer now, and they come later."""
         try:
-            self._load()
+            self._version = int(self._calls.ask("HGET", self._records.meta, "version") or 0)
+            pasts = SharedPasts(self._calls, self._directory)
+            self._numbers.sized = {name: read(text) for name, text in pasts.texts()}
         except CallError as error:
+            self._version = -1
             self._fault("store", f"history: {error}")
         return self._numbers.sized
 

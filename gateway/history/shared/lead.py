@@ -10,6 +10,7 @@ Rules
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -21,6 +22,7 @@ from gateway.stores.link.script import load_script
 __all__ = ["LEASE_MS", "Change", "FencedError", "Lead"]
 
 LEASE_MS = 10_000
+_FENCED = "another process leads the history by now"
 _COUNTER_SECONDS = 2 * FENCE_SECONDS
 
 
@@ -46,12 +48,22 @@ class Lead:
         self._process = process
         self._lease_ms = lease_ms
         self._least = 0
+        self._held = 0.0
         self.token = 0
 
     def hold(self) -> int:
         """Take the lease, or make it longer; return the token, 0 while another leads. Raises CallError."""
+        self._held = time.monotonic()
         self.token = self._ask(self._lease_ms)
         return self.token
+
+    def keep_on(self) -> None:
+        """Make the lease longer in the midst of long work. Raises FencedError, CallError."""
+        if time.monotonic() - self._held > self._lease_ms / 4000:
+            token = self.token
+            if not token or self.hold() != token:
+                self.token = 0
+                raise FencedError(_FENCED)
 
     def release(self) -> None:
         """Give the lease back. Raises CallError."""
@@ -66,6 +78,7 @@ class Lead:
         """Raise the fences of all, and of some chunks. Raises FencedError, CallError."""
         self.commit("", {})
         for chunk in chunks:
+            self.keep_on()
             self.commit(chunk, {})
 
     def commit(self, chunk: str, changes: Mapping[bytes, Change]) -> None:
@@ -80,4 +93,4 @@ class Lead:
         if seen:
             self._least = max(self._least, seen + 1)
             self.token = 0
-            raise FencedError("another process leads the history by now")
+            raise FencedError(_FENCED)
