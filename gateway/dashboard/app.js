@@ -25,6 +25,13 @@ const list = new List($("list"), {
 const headline = new Headline($("chart"), $("legend"), $("chart-text"));
 const tenant = new Tenant($("tenant"), fetchJson);
 
+// Whose figures these are, where several instances share a store.
+function whose(snapshot) {
+  if (!snapshot.scope) return "live";
+  if (snapshot.scope !== "fleet") return "live, this instance alone";
+  return snapshot.instances === 1 ? "live" : `live, ${snapshot.instances} instances`;
+}
+
 function live(text, cls) {
   $("live").className = `live ${cls}`;
   if ($("live-text").textContent !== text) $("live-text").textContent = text;
@@ -132,7 +139,7 @@ async function fromStore() {
 let ticks = 0;
 
 function show(snapshot) {
-  live(snapshot.stored ? "stored series" : "live", snapshot.stored ? "stored" : "on");
+  live(snapshot.stored ? "stored series" : whose(snapshot), snapshot.stored ? "stored" : "on");
   if (snapshot.band) showBand($("band"), snapshot.band);
   ticks += 1;
   if (state.tenant !== null) {

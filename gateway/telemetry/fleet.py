@@ -148,7 +148,8 @@ class Fleet:
     def _run(self) -> None:
         while not self._stopping.wait(EVERY_SECONDS):
             self._guarded()
-        self._resting = 0
+        # The last of it; a store that is known to be gone is not waited for once more.
+        self._resting = int(self.local and self._failures > 0)
         self._guarded()
 
     def _guarded(self) -> None:

@@ -69,7 +69,7 @@ def _top(snapshot: Mapping[str, Any], *, colours: bool) -> Iterator[str]:
     low = None if worst is None else worst["in_profile_success"]
     yield _paint(
         f"{snapshot['at'][11:19]}  window {snapshot['window']}   aggregate {_percent(total['success'])}   "
-        f"worst {_percent(low)} ({name})   within share refused {total['within_share_refused']}",
+        f"worst {_percent(low)} ({name})   within share refused {total['within_share_refused']}{_scope(snapshot)}",
         "head",
         colours=colours,
     )
@@ -85,6 +85,18 @@ def _top(snapshot: Mapping[str, Any], *, colours: bool) -> Iterator[str]:
         yield f"over its share: {visible(row['tenant'])} asks {row['rate']:g}/s{share}"
     yield ""
     yield "  " + " ".join(fitted(head, width) for head, width in zip(_HEADS, _COLUMNS, strict=True))
+
+
+def _scope(snapshot: Mapping[str, Any]) -> str:
+    """Return whose figures these are, where there can be several instances."""
+    match snapshot.get("scope"):
+        case "fleet":
+            count = snapshot["instances"]
+            return f"   {count} instance{'' if count == 1 else 's'}"
+        case "local" | "self":
+            return "   THIS INSTANCE ALONE"
+        case _:
+            return ""
 
 
 def _rows(snapshot: Mapping[str, Any], *, colours: bool) -> Iterator[str]:

@@ -39,6 +39,17 @@ def test_the_worst_stands_beside_the_aggregate() -> None:
     assert "CONTENDED" in second
 
 
+@pytest.mark.parametrize(
+    ("scope", "said"),
+    [({}, ""), ({"scope": "fleet", "instances": 1}, "1 instance"), ({"scope": "fleet", "instances": 3}, "3 instances"),
+     ({"scope": "local", "instances": 1}, "THIS INSTANCE ALONE")],
+)  # fmt: skip
+def test_it_says_whose_figures_these_are(scope: dict[str, Any], said: str) -> None:
+    """Of the fleet, or of the one instance that is known; where there is but one, nothing."""
+    first = screen(snapshot(row("acme", 1.0), **scope), 200, 50, colours=False)[0]
+    assert first.endswith(said or "within share refused 0")
+
+
 def test_what_it_says_of_a_tenant() -> None:
     """A row says by which limits it was refused, its quota with provenance, and its share."""
     quota = {"rate": 20.0, "provenance": "initial"}
