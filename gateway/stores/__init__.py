@@ -28,7 +28,9 @@ def open_store(
         return MemoryStore(policies, settings.store.max_keys, now(), backstop)
     from gateway.stores.process import SharedStore  # noqa: PLC0415 - with the parser of configuration files
 
-    return SharedStore(settings.store, policies, now, backstop)
+    store = SharedStore(settings.store, policies, now, backstop)
+    store.expect(settings.server.workers)
+    return store
 
 
 def place_of(section: StoreSection) -> Path | Calls:

@@ -122,6 +122,13 @@ class GuardedStore:
         self._decided_before = 0
         #: When the lease of the backstop ends that was renewed last.
         self._lapses_us: Micros = now
+        self._began_us = now
+        #: Whether the store ever answered.
+        self._met = False
+
+    def expect(self, processes: int) -> None:
+        """Note that so many processes share the store at least, before the store could tell."""
+        self._safe.peers = processes
 
     @property
     def up(self) -> bool:
@@ -218,6 +225,7 @@ class GuardedStore:
         self._safe.tick(now)
         up = self._state.up
         if up:
+            self._met = True
             self._lapses_us = now + BACKSTOP_LEASE
         if up and self._debts:
             for charge, units in self._debts.drain(TOLD_PER_TICK, now):
@@ -226,8 +234,8 @@ class GuardedStore:
             self._back(now) if up else self._gone(now)
 
     def _gone(self, now: Micros) -> None:
-        if not self._state.cause and self.decided == self._decided_before:
-            return  # it was never asked yet: the first connection is being made
+        if not self._met and self.decided == self._decided_before and now < self._began_us + SECOND:
+            return  # the first connection is being made
         self.lost_us = now
         _LOG.warning("the store does not answer (%s): postures decide, %s by default", self.degraded,
                      self._policies.posture)  # fmt: skip

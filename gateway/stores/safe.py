@@ -72,6 +72,8 @@ class SafeCapacity:
 
     def __init__(self, policies: PolicySet, max_keys: int, now: Micros, known: Known) -> None:
         self._known = known
+        #: Processes that there are at least, whatever the store had told.
+        self.peers = 1
         self._fraction = policies.safe_fraction
         self._shares = _SafeShares(policies, now)
         self._store = MemoryStore(policies, max_keys, now, self._shares)
@@ -121,7 +123,7 @@ class SafeCapacity:
 
     def _begin(self, now: Micros) -> None:
         self._plans.clear()
-        self._least = 1.0 / max(1, self._known.processes())
+        self._least = 1.0 / max(1, self.peers, self._known.processes())
         self._shares.begin(max(self._known.backstop_part(), self._least), now)
 
     def _of(self, plan: Plan) -> _Plans:

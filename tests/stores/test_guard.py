@@ -123,6 +123,13 @@ def test_safe_capacity_is_a_part_of_every_limit() -> None:
         assert abs(admitted - 1100 * share) <= 2
 
 
+def test_workers_that_start_without_the_store_know_of_each_other() -> None:
+    """Nobody told how many processes there are, but the configuration has so many of this instance."""
+    house = Lost()
+    house.store.expect(4)
+    assert abs(house.admitted(plan(), 10, 200) - 1100 / 8) <= 2
+
+
 def test_no_second_burst() -> None:
     """A bucket that was empty when it was last heard of begins empty; one half full, half full."""
     for owed, burst in ((1.0, 0), (0.5, 25), (0.0, 50)):
@@ -266,14 +273,18 @@ def test_one_line_when_it_goes_and_one_when_it_is_back(caplog: pytest.LogCapture
 
 
 def test_a_first_connection_is_no_outage(caplog: pytest.LogCaptureFixture) -> None:
-    """Before anything was tried there is nothing to tell, until somebody was decided without the store."""
-    house = Lost()
-    house.state.cause = ""
-    house.store.tick(0)
-    assert caplog.records == []
-    house.store.take(plan(), 1)
-    house.store.tick(1)
-    assert "(down)" in caplog.records[0].getMessage()
+    """Nothing is told of it for a second, unless somebody was decided without the store before."""
+    for number, decided in enumerate((True, False)):
+        house = Lost()
+        house.state.cause = ""
+        house.store.tick(SECOND - 2)
+        assert len(caplog.records) == number
+        if decided:
+            house.store.take(plan(), SECOND - 2)
+        house.store.tick(SECOND - 1)
+        assert len(caplog.records) == number + decided
+        house.store.tick(SECOND)
+        assert "(down)" in caplog.records[number].getMessage()
 
 
 def test_a_reload_changes_what_is_safe() -> None:

@@ -10,8 +10,8 @@ Figures, of one posture:
 - false refusals: what tenants should have had in the outage and did not get, over what they should have had.
 - added p99: of an answer, over that of the steady time before.
 - worst light: success of the light tenant that had the least in the outage.
-- recovery: from the healing to the first answer with the store; `late` is how many came without it after that, which
-  happens where machine and callers are too busy for the deadline.
+- recovery: from the healing to the first answer with the store, of the last gateway. `late` is how many came without
+  it after that, which happens where machine and callers are too busy for the deadline.
 - afterwards: what the heavy tenant got in the two seconds after that, over its rate times two and what its bucket could
   have filled meanwhile; 1 is its limit, and above that is a burst.
 """
@@ -22,6 +22,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from tests.wire.caller import Caller, request
@@ -38,8 +39,9 @@ _AFTERWARDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One request: when it was sent, how long the answer took, and what it was."""
+    """One request: of which gateway, when it was sent, how long the answer took, and what it was."""
 
+    address: str
     at: float
     took: float
     status: int
@@ -98,7 +100,8 @@ async def _paced(address: str, octets: bytes, pace: float, ends: Callable[[], bo
         at = time.monotonic()
         await caller.send(octets)
         answer = await caller.response("GET", 20.0)
-        found.append(Asked(at, time.monotonic() - at, answer.status, answer.header("evenhand-degraded") is not None))
+        marked = answer.header("evenhand-degraded") is not None
+        found.append(Asked(address, at, time.monotonic() - at, answer.status, marked))
     caller.close()
     await caller.until_closed()
 
@@ -142,7 +145,12 @@ def _figures(posture: str, found: Mapping[str, list[Asked]], steady: float, bega
     due = HEAVY_RATE * (ended - began)
     should = {name: float(len(during[name])) for name in light} | {heavy: due}
     everybody = [one for name in (heavy, *light) for one in found[name]]
-    back = min((one.at for one in everybody if one.at >= ended and not one.marked), default=float("inf"))
+    firsts = {
+        address: min((one.at for one in everybody if one.address == address and one.at >= ended and not one.marked),
+                     default=inf)
+        for address in {one.address for one in everybody}
+    }  # fmt: skip
+    back = max(firsts.values())
     got = sum(one.status == 200 for one in _between(found[heavy], back, back + _AFTERWARDS))
     filled = min(float(HEAVY_BURST), max(0.0, due - served[heavy]))
     return Figures(
