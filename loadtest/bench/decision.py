@@ -25,7 +25,7 @@ from policies.policy import ClassRule, CredentialRules, PolicySet, Quota, Sizing
 from policies.request import ANONYMOUS, Class, Kind, Principal
 from policies.units import SECOND, Micros, Rate
 
-__all__ = ["main"]
+__all__ = ["main", "policies_of", "quota_of"]
 
 TARGET_NS = 2_500
 TARGET_BYTES = 1_536
@@ -39,12 +39,14 @@ START: Micros = 1_790_000_000 * SECOND
 _MANY = 10**9
 
 
-def _quota(rate: float, burst: float) -> Quota:
+def quota_of(rate: float, burst: float) -> Quota:
+    """Return a quota of `rate` units a second."""
     return Quota(Rate(Fraction(rate)), burst)
 
 
-def _policies(tenants: int, key: Quota) -> PolicySet:
-    roomy = _quota(1_000_000, 1_000_000)
+def policies_of(tenants: int, key: Quota) -> PolicySet:
+    """Return policies with so many tenants, each with one credential of that quota and room for the rest."""
+    roomy = quota_of(1_000_000, 1_000_000)
     rules = {
         f"tenant-{number}": TenantRules(
             f"tenant-{number}",
@@ -58,11 +60,11 @@ def _policies(tenants: int, key: Quota) -> PolicySet:
         classes=(ClassRule(0), ClassRule(1, reserve=0.25, floor=0.05)),
         default_class=Class.INTERACTIVE,
         backstop=roomy,
-        anonymous=_quota(5, 20),
+        anonymous=quota_of(5, 20),
         anonymous_weight=1.0,
-        rejected=_quota(1, 60),
-        preflight=_quota(10, 50),
-        sizing=Sizing(_quota(20, 20), _quota(5, 5), 0, 0, 2.0, 0, 0.5, 1.25, 3.0, 0.9),
+        rejected=quota_of(1, 60),
+        preflight=quota_of(10, 50),
+        sizing=Sizing(quota_of(20, 20), quota_of(5, 5), 0, 0, 2.0, 0, 0.5, 1.25, 3.0, 0.9),
         unlisted_weight=max(1.0, float(tenants)),
         tenants=rules,
     )
@@ -97,7 +99,7 @@ def _median(policies: PolicySet, tenants: int, cls: Class, make: Callable[[Polic
 
 def _bytes_per_key() -> float:
     """Return what the store retains for each of many keys, name included, with nothing else alive."""
-    policies = _policies(0, _quota(10, 20))
+    policies = policies_of(0, quota_of(10, 20))
     store, planner = MemoryStore(policies, KEYS, START), Planner(policies, max_plans=1)
     gc.collect()
     tracemalloc.start()
@@ -114,7 +116,7 @@ def _bytes_per_key() -> float:
 
 def _flood() -> MemoryStore:
     """Return a store that met a new key with every request, 500,000 a second, so that there was no room for all."""
-    policies = _policies(0, _quota(10, 20))
+    policies = policies_of(0, quota_of(10, 20))
     store, planner = MemoryStore(policies, KEYS, START), Planner(policies)
     for number in range(FLOOD):
         principal = Principal(Kind.ANONYMOUS, ANONYMOUS, f"{number:x}")
@@ -124,14 +126,14 @@ def _flood() -> MemoryStore:
 
 def _rows() -> list[tuple[str, int, PolicySet, Class]]:
     """Return what is measured: a name, how many tenants take turns, their policies, and the class."""
-    roomy, narrow = _quota(900_000, 900_000), _quota(1, 1)
+    roomy, narrow = quota_of(900_000, 900_000), quota_of(1, 1)
     one = [
-        (f"{name}, {cls.label}", 1, _policies(1, key), cls)
+        (f"{name}, {cls.label}", 1, policies_of(1, key), cls)
         for name, key in (("admitted", roomy), ("refused", narrow))
         for cls in Class
     ]
     many = [
-        (f"admitted, {cls.label}, {count:,} tenants", count, _policies(count, roomy), cls)
+        (f"admitted, {cls.label}, {count:,} tenants", count, policies_of(count, roomy), cls)
         for cls in Class
         for count in TENANTS
     ]

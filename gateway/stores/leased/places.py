@@ -18,7 +18,7 @@ __all__ = ["SEATS_FOR", "Place"]
 #: How long an allowance lasts; the seats of a process that died are free again by then.
 SEATS_FOR: Micros = 2 * SECOND
 #: It is renewed when this much of it is left.
-_RENEW_AT: Micros = SECOND
+_RENEW_AT: Micros = SECOND * 4 // 5
 #: Seats that nobody used so long go back.
 _KEPT: Micros = SECOND
 #: Of a roomy limit as many again are held as are in use, but no more than this part of it.
@@ -89,11 +89,13 @@ class Place:
         return max(self.allowed, self.in_use), want
 
     def due(self, now: Micros) -> bool:
-        """Return whether a round has to ask: the end is near, or there is something to give back."""
-        target = self.target(now)
-        if target == 0:
-            return self.allowed > 0
-        return now >= self.until - _RENEW_AT or target < self.allowed
+        """Return whether a round has to ask: the end is near, or there is something to give back.
+
+        An allowance of which nothing is in use ends by itself, unless another process waits for it.
+        """
+        if not self.in_use:
+            return self.wanted and self.allowed > 0 and now < self.until
+        return now >= self.until - _RENEW_AT or self.target(now) < self.allowed
 
     def answered(self, allowed: Seats, asked: Seats, now: Micros, *, wanted: bool) -> None:
         """Note an allowance; `asked` is what was asked for."""
@@ -108,7 +110,7 @@ class Place:
         self.peak = self.in_use
         self.wanted = True
 
-    @property
-    def idle(self) -> bool:
-        """Whether nobody would notice if it were forgotten."""
-        return not (self.in_use or self.allowed or self.waiters or self.under_way or self.queued)
+    def idle(self, now: Micros) -> bool:
+        """Return whether nobody would notice if it were forgotten."""
+        held = self.allowed and now < self.until
+        return not (self.in_use or held or self.waiters or self.under_way or self.queued)

@@ -33,6 +33,8 @@ IDLE: Micros = 2 * SECOND
 SURE: Micros = SECOND
 #: The part of a rich bucket that may be asked ahead of demand, beside what flows in meanwhile.
 _RICH = 1 / 16
+#: The part of a bucket, and the costs, that may lie in a pocket though little is asked.
+_SPARE, _SPARE_COSTS = 1 / 64, 8.0
 #: A bucket found empty is paced if so many costs flow in meanwhile.
 _PACED_COSTS = 4.0
 #: Demand of so many costs in two rounds running is believed at once, and half of it forgotten in each round without.
@@ -81,6 +83,10 @@ class Side:
     def target(self, most: RequestUnits) -> RequestUnits:
         """Return how much to hold: some rounds of demand, in whole costs, no more than `most`."""
         return self.whole(min(AHEAD * self.pace, most))
+
+    def spare(self) -> RequestUnits:
+        """Return how much of a bucket that has plenty may lie here for whoever comes now and then."""
+        return self.whole(min(_SPARE_COSTS * self.cost, self.rest * _SPARE))
 
     def whole(self, units: RequestUnits) -> RequestUnits:
         """Return `units` without what is no whole cost."""
@@ -200,9 +206,11 @@ class Pocket:
     def _wanted(self, side: Side, waits: RequestUnits, dearest: RequestUnits) -> tuple[RequestUnits, RequestUnits]:
         """Return how much to ask for one side, and the dearest cost that has to be in it."""
         ahead = side.target(self.most(side))
-        if waits > 0.0 and side.rest * _RICH >= _PLENTY * side.cost:
+        if waits > 0.0:
             # Nothing tells yet how much will be asked: as much again as was, of a bucket that is rich.
-            ahead = max(ahead, side.whole(min(side.asked, side.rest * _RICH)))
+            rich = side.rest * _RICH
+            more = min(side.asked, rich) if rich >= _PLENTY * side.cost else 0.0
+            ahead = max(ahead, side.spare(), side.whole(more))
         return max(0.0, waits + ahead - side.units), min(dearest, max(0.0, waits - side.units))
 
     def most(self, side: Side) -> RequestUnits:
@@ -274,7 +282,7 @@ class Pocket:
         for side in (high, low):
             if lapsed:
                 side.pace = side.short = 0.0
-            keep = side.target(self.most(side))
+            keep = 0.0 if lapsed else max(side.target(self.most(side)), side.spare())
             if side.units > 0.0 and (lapsed or side.units > 2 * keep + side.cost):
                 self.back += side.units - keep
                 side.units = keep

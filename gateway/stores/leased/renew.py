@@ -79,7 +79,7 @@ class Rounds:
         asking = self._asking
         if place.due(now):
             asking.queue_place(place)
-        if place.idle:
+        if place.idle(now):
             place.active = False
         else:
             asking.active_places.append(place)
