@@ -204,8 +204,9 @@ class Shares(Reservoir):
             member.save(held - full, now)
             held = full
         reserve, floor = self._rules.get(ask.cls, NO_RULE)
-        if member.low is not None:
-            member.settle(held, full, light=reserve > 0.0 and ask.cls not in self._guarded)
+        low = member.low
+        if low is not None:
+            member.settle(low, held, full, light=reserve > 0.0 and ask.cls not in self._guarded)
         spent = cost * member.per_weight
         beyond = self._want(member, cost, held - spent, now)
         kept = self._kept(member, ask.cls, spent, virtual, now)
@@ -224,8 +225,8 @@ class Shares(Reservoir):
             return self._refuse_within(member, ask, debt, now, over=over, beyond=beyond)
         spare = not within and self._spare(debt, cost)
         if not (within or spare or (granted and debt < self._saved_us and member.draw(spent))):
-            if member.low is not None and floor and now < member.high_until:
-                member.miss(spent, floor, virtual, now)
+            if low is not None and floor and now < member.high_until:
+                member.miss(low, spent, floor, virtual, now)
             self._ceilings.undo(ask, now)
             return ShareRefusal("share", member.book(cost, need - held, now), beyond)
         self.over = spare
@@ -235,8 +236,8 @@ class Shares(Reservoir):
             member.over_us = now
         if group is not None and not spare:
             group.spend(cost, now)
-        if reserve and member.low is not None:
-            member.low.granted(spent, virtual, now)
+        if reserve and low is not None:
+            low.granted(spent, virtual, now)
         self._spend(cost, debt, now)
         return None
 

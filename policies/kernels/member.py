@@ -176,23 +176,21 @@ class Member(Ratio):
         if self.low is not None:
             self.low.rescale(grown, virtual, now)
 
-    def settle(self, held: float, full: float, *, light: bool) -> None:
-        """Follow the bucket before an ask of a tenant with a lower class; the ask is `light` if it may ever be."""
-        if self.low is not None:
-            self.low.settle(held, full)
-            self.light_at = self.low_light_at() if light else FOREVER
+    def settle(self, low: Low, held: float, full: float, *, light: bool) -> None:
+        """Follow the bucket before an ask of a tenant with two classes; the ask is `light` if it may ever be."""
+        low.settle(held, full)
+        self.light_at = self.low_light_at(low) if light else FOREVER
 
-    def miss(self, spent: float, floor: float, virtual: float, now: Micros) -> None:
+    def miss(self, low: Low, spent: float, floor: float, virtual: float, now: Micros) -> None:
         """Note that the reserve, or what high asks took, refused a low ask."""
-        if self.low is not None:
-            self.low.refused(spent, floor, self.line.level, virtual, now)
-            self.light_at = max(self.light_at, self.low.until_us)
+        low.refused(spent, floor, self.line.level, virtual, now)
+        self.light_at = max(self.light_at, low.until_us)
 
-    def low_light_at(self) -> Micros:
+    def low_light_at(self, low: Low) -> Micros:
         """Return when a low ask may be light: with no high demand, nothing owed, and a reserve that cannot grow."""
-        if self.group is not None or self.low is None or self.low.brim > self.small:
+        if self.group is not None or low.brim > self.small:
             return FOREVER
-        return max(self.heavy_until, self.high_until, self.low.until_us)
+        return max(self.heavy_until, self.high_until, low.until_us)
 
     def full(self) -> float:
         """Return the burst of the share bucket, in units per weight."""

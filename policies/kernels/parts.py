@@ -10,8 +10,8 @@ is told to the others, who tell theirs; each gives it the weight times n times t
 Rules
 1. At most `MOST` tenants are told of by a process that notices them, the heaviest by demand per weight first; as many
    again because others noticed them.
-2. A part follows demand as slowly as the tenant's share takes for `WINDOW` requests: with a share of 0.3/s, a request
-   more or less says nothing about where its callers are. What cannot be chance is followed at once; what can be chance,
+2. A part follows demand as slowly as the tenant takes for `WINDOW` requests: of 0.3/s, a request more or less says
+   nothing about where its callers are. What cannot be chance is followed at once; what can be chance,
    its callers being spread evenly, is taken for that.
 3. No part is 0: a first ask finds a bucket that fills.
 4. Weights are changed in steps, so that one that wavers is left alone. The group of all unlisted tenants is no tenant:
@@ -35,15 +35,15 @@ from policies.units import SECOND, Micros
 
 __all__ = ["MOST", "Heard", "Parts", "step_of", "weight_of"]
 
-MOST: Final = 96
-#: Members looked at by one step; it takes about 0.15 ms.
+MOST: Final = 64
+#: Members looked at by one step; it takes about 0.2 ms.
 SLICE: Final = 64
 #: How long somebody is told of after it was last noticed, and followed because others notice it.
 KEPT_US: Final = 2 * SECOND
 OTHERS_US: Final = SECOND // 2
 #: A small burst, in units.
 BURST: Final = 20.0
-#: What demand is averaged over, in requests, and the least and the longest time of that, in seconds.
+#: How many requests demand is averaged over, and the least and the longest time of that, in seconds.
 WINDOW: Final = 80.0
 FAST: Final = 0.1
 SLOW: Final = 30.0
@@ -71,10 +71,11 @@ class Heard(NamedTuple):
 class _Part:
     """A tenant that is followed."""
 
-    __slots__ = ("demand", "heard_until", "member", "noticed_until", "seconds", "step", "window")
+    __slots__ = ("demand", "heard_until", "looked_us", "member", "noticed_until", "seconds", "step", "window")
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: Member, now: Micros) -> None:
         self.member = member
+        self.looked_us = now
         self.demand = 0.0
         #: For how long it was averaged, and over how many seconds and units of cost that is worth.
         self.seconds = 0.0
@@ -87,88 +88,94 @@ class _Part:
 class Parts:
     """The tenants of a roster that are told of."""
 
-    __slots__ = ("_due", "_followed", "_looked_us", "_roster", "_totals")
+    __slots__ = ("_due", "_followed", "_heard", "_roster", "_totals")
 
     def __init__(self, roster: Roster, now: Micros) -> None:
         self._roster = roster
         self._followed: dict[Member, _Part] = {}
-        self._looked_us = now
-        #: What others have of each that anybody told of; and those whose part is not looked at yet.
+        #: What others have of each that anybody told of: as far as heard, and when all was heard last.
+        self._heard: dict[bytes, float] = {}
         self._totals: dict[bytes, float] = {}
+        #: Those that are not looked at yet in this round.
         self._due: list[_Part] = []
         roster.begin_marks()
         roster.line.seen = set()
         roster.inner.seen = set()
 
-    def look(self, processes: int, now: Micros) -> None:
-        """Notice whose bucket ran low, follow the demand of those noticed, and let go of those that are light again."""
-        elapsed = max(1, now - self._looked_us) / SECOND
-        self._looked_us = now
-        for part in list(self._followed.values()):
-            self._follow(part, elapsed, processes, now)
+    def notice(self, now: Micros) -> None:
+        """Begin to follow the heaviest of those whose bucket ran low."""
+        room = min(MOST - self._noticed(now), 2 * MOST - len(self._followed))
         for line in (self._roster.line, self._roster.inner):
-            if line.seen:
-                self._notice([each for each in line.seen if isinstance(each, Member)], now)
-                line.seen.clear()
+            if not line.seen:
+                continue
+            seen = [each for each in line.seen if isinstance(each, Member)]
+            line.seen.clear()
+            for member in nlargest(MOST, seen, key=_ratio):
+                if room > 0 and member.mark and member not in self._followed and member.held(now) < member.half:
+                    self._begin(member, now).noticed_until = now + KEPT_US
+                    room -= 1
 
-    def told(self) -> Heard:
+    def told(self, now: Micros) -> Heard:
         """Return what the other processes should know."""
         noticed: dict[bytes, float] = {}
         others: dict[bytes, float] = {}
         for part in self._followed.values():
-            kept = noticed if part.noticed_until > self._looked_us else others
+            kept = noticed if part.noticed_until > now else others
             kept[part.member.mark] = part.demand
         return Heard(noticed, others)
 
-    def forget(self) -> None:
-        """Begin to hear anew."""
-        self._totals.clear()
-
     def hear(self, heard: Heard, now: Micros) -> None:
         """Hear what one other process tells."""
-        totals, marks = self._totals, self._roster.marks
+        totals, marks = self._heard, self._roster.marks
         for told in heard:
             for mark, demand in told.items():
                 totals[mark] = totals.get(mark, 0.0) + demand
+        room = 2 * MOST - len(self._followed) - max(0, MOST - self._noticed(now))
         for mark in heard.noticed:
             member = marks.get(mark)
-            if member is not None and (part := self._begin(member, 2 * MOST)) is not None:
-                part.heard_until = now + OTHERS_US
+            if member is None:
+                continue
+            part = self._followed.get(member)
+            if part is None:
+                if room <= 0:
+                    continue
+                part = self._begin(member, now)
+                room -= 1
+            part.heard_until = now + OTHERS_US
 
-    def divide(self, processes: int, now: Micros) -> bool:
-        """Give the next few that are followed the weight of their part; return whether that was all."""
+    def all_heard(self) -> None:
+        """Go by what was heard since this was last said."""
+        self._totals, self._heard = self._heard, {}
+
+    def step(self, processes: int, now: Micros) -> None:
+        """Follow the demand of the next few, and give them the weight of their part."""
         if not self._due:
             self._due = list(self._followed.values())
         for part in self._due[-SLICE:]:
-            self._divide(part, processes, now)
+            if self._follow(part, processes, now):
+                self._divide(part, processes, now)
         del self._due[-SLICE:]
-        return not self._due
 
-    def _notice(self, seen: list[Member], now: Micros) -> None:
-        """Follow the heaviest of those seen that are low."""
-        for member in nlargest(MOST, seen, key=_ratio):
-            if member.mark and member not in self._followed and member.held(now) < member.half:
-                part = self._begin(member, MOST)
-                if part is None:
-                    return
-                part.noticed_until = now + KEPT_US
+    def _noticed(self, now: Micros) -> int:
+        """Return how many are followed because they were noticed here."""
+        return sum(part.noticed_until > now for part in self._followed.values())
 
-    def _begin(self, member: Member, most: int) -> _Part | None:
-        """Return what is followed of a member, begun if there is room."""
-        part = self._followed.get(member)
-        if part is None and len(self._followed) < most:
-            part = self._followed[member] = _Part(member)
+    def _begin(self, member: Member, now: Micros) -> _Part:
+        part = self._followed[member] = _Part(member, now)
         return part
 
-    def _follow(self, part: _Part, elapsed: float, processes: int, now: Micros) -> None:
+    def _follow(self, part: _Part, processes: int, now: Micros) -> bool:
+        """Bring one up to date; return whether it is followed any longer."""
         member = part.member
         line = member.line
+        elapsed = max(1, now - part.looked_us) / SECOND
+        part.looked_us = now
         if self._roster.marks.get(member.mark) is not member:  # it was idle, and is gone
-            del self._followed[member]
-            return
-        share = line.level * SECOND * processes * member.whole
+            self._followed.pop(member, None)
+            return False
         cost = member.ask.cost if member.ask is not None else 1.0
-        constant = min(SLOW, max(FAST, WINDOW * cost / share)) if share > 0.0 else SLOW
+        total = part.demand + self._totals.get(member.mark, 0.0)
+        constant = min(SLOW, max(FAST, WINDOW * cost / total)) if total > 0.0 else SLOW
         wanted = line.wanted(member) * SECOND
         change = wanted - part.demand
         if abs(change) > CERTAIN * (sqrt(NOISE * part.demand * cost) + ONE * cost):
@@ -182,15 +189,16 @@ class Parts:
         if now >= part.noticed_until and now >= part.heard_until:
             del self._followed[member]
             self._roster.weigh(member, member.whole, 1.0, now)
-            return
+            return False
         # Its own demand has to be known, however full its bucket is here.
         member.heavy_until = max(member.heavy_until, now + OTHERS_US)
         member.light_at = max(member.light_at, member.heavy_until)
+        return True
 
     def _divide(self, part: _Part, processes: int, now: Micros) -> None:
         member = part.member
         total = part.demand + self._totals.get(member.mark, 0.0)
-        if member not in self._followed or total <= 0.0:
+        if total <= 0.0:
             return
         even = 1.0 / processes
         here = part.demand / total

@@ -16,6 +16,7 @@ from policies.kernels.ceilings import Make
 from policies.kernels.division import Curve, Outlook, divide
 from policies.kernels.fairshare import Shares
 from policies.kernels.parts import Parts, step_of, weight_of
+from policies.kernels.roster import Roster
 from policies.kernels.share import ClassPart
 from policies.kernels.waterfill import Waterline
 from policies.units import SECOND, Micros, RequestUnits
@@ -35,6 +36,11 @@ class Portion(Shares):
         super().__init__(rate_us, burst, classes, unlisted_weight, now, max_unlisted)
         self._arrival = 0.0
         self.parts = Parts(self._roster, now)
+
+    @property
+    def roster(self) -> Roster:
+        """Return who shares."""
+        return self._roster
 
     @classmethod
     def _ceiling(cls) -> Make:

@@ -81,10 +81,10 @@ class Roster:
         member.plain = member.group is None and member.low is None
         if ask.cls in self.guarded:
             member.light_at = FOREVER
-        elif member.plain:
-            member.light_at = member.heavy_until
+        elif member.low is None:
+            member.light_at = member.heavy_until if member.plain else FOREVER
         else:
-            member.light_at = member.low_light_at() if low else FOREVER
+            member.light_at = member.low_light_at(member.low) if low else FOREVER
         return member
 
     def begin_marks(self) -> None:

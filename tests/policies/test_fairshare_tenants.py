@@ -179,7 +179,7 @@ def test_closed_service_opens_empty() -> None:
 def test_virtual_time_is_set_back_before_it_is_too_large() -> None:
     """After billions of units per weight the share buckets go on as if nothing were: neither refilled nor emptied."""
     shares = service(1_000_000.0, 1.0)
-    asks = (Ask("a", cls=1), Ask("b"), Ask("c", listed=False))
+    asks = (Ask("a", cls=1), Ask("a"), Ask("b"), Ask("c", listed=False))
     for second in range(4_000):
         for ask in asks:
             shares.take(ask, EPOCH + second * SECOND)

@@ -1,6 +1,6 @@
 """The backstop of several processes: the real kernel in each, over a capacity that is leased.
 
-    tick: look --send--> (wait) --answer--> hear, want [--send--> (wait)] --ticks--> divide
+    ticks: notice, tell --send--> (wait) --answer--> hear, work out [--send--> (wait)], and between periods `parts`
 
 Every `PERIOD` a process tells the others what is wanted where (`reports`), renews its lease and hears what they told.
 From everybody's reports it works out how much of the capacity each should have (`division`) and which part of each
@@ -90,7 +90,7 @@ class LeasedBackstop(Portion):
     """The fair backstop over a lease; implements `memory.Backstop`. `process` is this one's number in the record."""
 
     __slots__ = (
-        "_again", "_burst_all", "_classes", "_filled", "_key", "_leases", "_link", "_mine", "_next_us",
+        "_again", "_burst_all", "_classes", "_filled", "_groups", "_key", "_leases", "_link", "_mine", "_next_us",
         "_now", "_others", "_process", "_rate", "_sent", "_step", "_unheard", "processes",
     )  # fmt: skip
 
@@ -113,6 +113,7 @@ class LeasedBackstop(Portion):
         self._leases: dict[int, _Pool] = {}
         #: What this process told last, and what was heard of each pool since; reports not read yet.
         self._mine: dict[int, Told] = {}
+        self._groups: dict[int, Outlook] = {}
         self._others: dict[int, list[Told]] = {}
         self._unheard: list[bytes] = []
         self._step: Callable[[Micros], None] | None = None
@@ -135,7 +136,10 @@ class LeasedBackstop(Portion):
             self._step(now)
         elif now >= self._next_us:
             self._next_us = max(self._next_us + PERIOD_US, now)
-            self._look(now)
+            self._notice(now)
+        else:
+            for pool in self._leases.values():
+                pool.portion.parts.step(self.processes, now)
 
     def leave(self) -> None:
         """Give the lease back: this process serves no more."""
@@ -190,15 +194,17 @@ class LeasedBackstop(Portion):
             self._leases[number] = pool
             pool.hold(pool.held, processes, now)
 
-    def _look(self, now: Micros) -> None:
-        for pool in self._leases.values():
-            pool.portion.parts.look(self.processes, now)
+    def _notice(self, now: Micros) -> None:
+        """Begin a period: notice who is uneven, and what the group of the unlisted wants."""
+        for number, pool in self._leases.items():
+            pool.portion.parts.notice(now)
+            self._groups[number] = pool.portion.outlook_of_group(now)
         self._step = self._tell
 
     def _tell(self, now: Micros) -> None:
         """Tell what is wanted here, and renew the lease."""
         self._mine = {
-            number: Told(pool.portion.outlook(now), pool.portion.outlook_of_group(now), pool.portion.parts.told())
+            number: Told(pool.portion.outlook(now), self._groups[number], pool.portion.parts.told(now))
             for number, pool in self._leases.items()
         }
         self._again = False
@@ -245,14 +251,10 @@ class LeasedBackstop(Portion):
                     pool.portion.fill(now)
         if self._filled and self._leases[0].held > 0.0:
             self._filled = False
-        if self._again:
-            self._step = self._divide
-            return
-        self._unheard = renewal.reports
-        self._others = {number: [] for number in self._leases}
-        for pool in self._leases.values():
-            pool.portion.parts.forget()
-        self._hear(now)
+        if not self._again:
+            self._unheard = renewal.reports
+            self._others = {number: [] for number in self._leases}
+            self._step = self._hear
 
     def _hear(self, now: Micros) -> None:
         """Read the next few reports; after the last, work out what to want."""
@@ -266,11 +268,15 @@ class LeasedBackstop(Portion):
                     self._others[number].append(each)
                     pool.portion.parts.hear(each.heard, now)
         del self._unheard[-READ:]
-        self._step = self._hear if self._unheard else self._work_out
+        if not self._unheard:
+            for pool in self._leases.values():
+                pool.portion.parts.all_heard()
+            self._step = self._work_out
 
     def _work_out(self, now: Micros) -> None:
         """Work out what each pool should have here, and ask again if that is news."""
         much = False
+        self._step = None
         for number, pool in self._leases.items():
             if pool.capacity <= 0.0 or number not in self._mine:
                 continue
@@ -280,21 +286,11 @@ class LeasedBackstop(Portion):
             pool.portion.keep_level(level / self.processes)
             much |= abs(want - pool.want) > max(MUCH_OF_ALL * pool.capacity, MUCH * pool.want)
             pool.want = want
+            groups = [_of_all(mine.group, self.processes), *(other.group for other in self._others[number])]
+            pool.portion.divide_group([Curve(group) for group in groups], now)
         if much:
             self._again = True
             self._renew(b"", now)
-        else:
-            self._step = self._divide
-
-    def _divide(self, now: Micros) -> None:
-        """Give the group, and the next few uneven tenants, their part of the weight."""
-        for number, pool in self._leases.items():
-            if (mine := self._mine.pop(number, None)) is not None:
-                groups = [_of_all(mine.group, self.processes), *(other.group for other in self._others[number])]
-                pool.portion.divide_group([Curve(group) for group in groups], now)
-        done = [pool.portion.parts.divide(self.processes, now) for pool in self._leases.values()]
-        if all(done):
-            self._step = None
 
 
 def _of_all(outlook: Outlook, processes: int) -> Outlook:

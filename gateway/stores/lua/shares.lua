@@ -56,8 +56,8 @@ local function read_table(key, process, ttl, now)
     if entry == nil or entry.ends <= now then
       redis.call("HDEL", key, fields[index])
     else
-      if ttl > 0 then
-        entry.ends = math.min(entry.ends, now + ttl)
+      if ttl > 0 and entry.ends > now + ttl then
+        redis.call("HSET", key, fields[index], struct.pack("<d", now + ttl) .. fields[index + 1]:sub(9))
       end
       entry.process = tonumber(fields[index])
       if entry.process == process then
@@ -103,7 +103,9 @@ local function step(key, head, packed, report, now)
   mine.ends = now + ttl
   mine.held, mine.want = {}, {}
   answer[2] = struct.pack("<d", #others + (ttl > 0 and 1 or 0))
-  if report ~= "" or ttl <= 0 then
+  if ttl <= 0 then
+    mine.report = ""
+  elseif report ~= "" then
     mine.report = report
   end
   for index, claim in ipairs(claims) do
