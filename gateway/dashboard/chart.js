@@ -122,7 +122,7 @@ export class Peaks {
       scales: { x: { time: true }, y: { range: (_, low, high) => [0, (high || 1) * 1.08] } },
       series: [{}, line("offered", "--dim", [3, 3], 1.5), line("peak", "--blue", [], 2),
         line("held", "--orange", [], 0, { paths: () => null, points: { show: true, size: 9 } }),
-        line("quota", "--violet", [], 2, { paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } })],
+        line("quota", "--violet", [2, 3], 2, { paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } })],
       axes: axes("/s"),
       cursor: { drag: { x: false, y: false } },
     }, [times.map((at) => at / 1000), column("offered"), column("peak"), held, steps]);

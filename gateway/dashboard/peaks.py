@@ -3,7 +3,8 @@
 Rules
 1. One key, or the tenant as a whole, at a time: a tenant may have thousands. The names of `KEYS` of them are told.
 2. A day's peak is its highest slot, whether it could be learnt from or not; what was offered is told apart.
-3. A quota holds from the day it was computed until the next; the last one is what is in force now.
+3. A quota holds from the day it was computed until the next; the last one is what is in force now. Numbers are kept
+   longer than days, and shown as far back as these go.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ class Peaks:
             found = pasts.of_tenant(tenant)
             number, identity = next((one for one in found if _is(one[1], credential)), (None, None))
             days, steps = ([], []) if number is None else pasts.past(number)
-        quota = [[step.day * _DAY_MS, round(step.rate / NANO, 4)] for step in steps]
+        first = days[0].number if days else 0
+        quota = [[step.day * _DAY_MS, round(step.rate / NANO, 4)] for step in steps if step.day >= first]
+        quota[:0] = [[first * _DAY_MS, round(step.rate / NANO, 4)] for step in steps if step.day < first][-1:]
         principal = Principal(Kind.USER, tenant, credential) if identity is None else identity.principal()
         effective = effective_key(policies, principal) if credential else effective_tenant(policies, principal)
         if effective is not None:
