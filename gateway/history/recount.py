@@ -36,6 +36,7 @@ Opener = Callable[[], AbstractContextManager[Pasts]]
 
 _FRAME = struct.Struct("<I")
 _ROWS = 50
+_LEAVE_SECONDS = 2.0
 #: Pause, as a part of the time worked: under a quota of processor time even the lowest priority is paid for.
 _PAUSE = 0.5
 _PACKAGES = str(Path(__file__).resolve().parents[2])
@@ -65,6 +66,7 @@ class Recount:
             raise RecountError(f"a process for sizing cannot be started: {error}") from error
         self._pipe = cast("IO[bytes]", self._process.stdout)
         self._buffer = bytearray()
+        self._ended = False
 
     def rows(self, seconds: float) -> list[Row] | None:
         """Return what came within so many seconds, perhaps nothing; None at the end. Raises RecountError."""
@@ -73,6 +75,7 @@ class Recount:
             frame = self._frame()
             if frame is not None:
                 rows: list[Row] = pickle.loads(frame)  # noqa: S301 - written by our own process
+                self._ended = not rows
                 return rows or None
             ready, _, _ = select.select([self._pipe], [], [], max(0.0, until - time.monotonic()))
             if not ready:
@@ -93,7 +96,9 @@ class Recount:
         return frame
 
     def close(self) -> None:
-        """End it, if it has not."""
+        """End it; one that has said all it had to say may end by itself."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_LEAVE_SECONDS if self._ended else 0)
         self._process.kill()
         self._process.wait()
         self._pipe.close()

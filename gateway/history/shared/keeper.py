@@ -15,6 +15,7 @@ Rules
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
 from collections import deque
@@ -42,6 +43,8 @@ from policies.policy import PolicySet, Sized
 from policies.units import SECOND
 
 __all__ = ["SharedHistory"]
+
+_LOG = logging.getLogger("evenhand.history")
 
 #: After a slot, until telemetry has closed it too.
 _SLACK_SECONDS = 4
@@ -79,7 +82,9 @@ class SharedHistory(History):
         self._tenants: deque[tuple[int, list[tuple[str, Counts]]]] = deque(maxlen=_MAX_WAITING)
         self._books: SharedBooks | None = None
         self._intake: Intake | None = None
-        self._flushed = self._polled = self._version = self._asked = self._late = self._token = self._basis = 0
+        self._flushed = self._polled = self._version = self._asked = self._late = self._token = self._basis = (
+            self._day
+        ) = 0
         self._led_since = 0.0
         #: What each process has written up to, and since when it says so; of a store that answers.
         self._heard: dict[bytes, tuple[int, float]] = {}
@@ -116,11 +121,13 @@ class SharedHistory(History):
             if now - self._flushed >= FLUSH_SECONDS:
                 self._write(now)
                 self._flushed = now
-            if now != self._polled:
+            due = now != self._polled
+            if due:
                 self._polled = now
                 self._poll(now)
             if self._books is not None and self._intake is not None:
-                self._add_up(self._books, self._intake, now)
+                if due:
+                    self._add_up(self._books, self._intake, now)
                 self._size(self._books, now)
         except FencedError:
             self._lay_down()
@@ -273,18 +280,23 @@ class SharedHistory(History):
             self._heard[process] = (slot, since) if slot == int(value) else (int(value), at)
         silent = [one for one, (_, since) in self._heard.items() if at - since > _PATIENCE_SECONDS or one not in found]
         for process in silent:
-            del self._heard[process]
+            slot, _ = self._heard.pop(process)
+            if process in found:
+                told = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime((slot + 1) * SLOT_SECONDS))
+                _LOG.warning("history: a process is gone; what it counted is complete to %s", told)
             self._calls.ask("HDEL", self._records.processes, process)
         written = min((slot for slot, _ in self._heard.values()), default=0)
         old = (now - _OLD_SECONDS) // SLOT_SECONDS if at - self._led_since > _PATIENCE_SECONDS else 0
         return min(max(written, old), now // SLOT_SECONDS - 1)
 
     def _size(self, books: SharedBooks, now: int) -> None:
-        if self._numbers.ready and (self._wanted.is_set() or self._numbers.again or books.meta("day") < day_of(now)):
+        # Not before the last hour of the day before is sealed, however late that is.
+        day = min(day_of(now), books.meta("sealed") // 24)
+        asked = self._wanted.is_set() or self._numbers.again
+        if day and self._numbers.ready and (asked or books.meta("day") < day):
             self._wanted.clear()
-            pasts = SharedPasts(self._calls, self._directory)
-            self._basis = Basis.of(self._policies()).digest
-            self._numbers.begin(pasts, books.held, self._archive.opener, day_of(now))
+            self._basis, self._day = Basis.of(self._policies()).digest, day
+            self._numbers.begin(SharedPasts(self._calls, self._directory), books.held, self._archive.opener, day)
         if self._numbers.running and self._numbers.step(lambda rows: self._keep(books, rows)):
             self._sized_all(books, now)
 
@@ -295,11 +307,11 @@ class SharedHistory(History):
 
     def _sized_all(self, books: SharedBooks, now: int) -> None:
         books.purge(now, self._listed())
-        books.note("day", day_of(now))
+        books.note("day", self._day)
         books.note("sized", self._clock.now() // SECOND)
         books.note("basis", self._basis)
         books.note("starved", self._numbers.starved)
         self._version = max(books.meta("version") + 1, self._lead.token * _SEQUENCE)
         books.note("version", self._version)
         books.end()
-        self._numbers.told(day_of(now))
+        self._numbers.told(self._day)

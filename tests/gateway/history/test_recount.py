@@ -84,6 +84,8 @@ def test_a_killed_one_changes_nothing_and_is_replaced(file: Path, monkeypatch: p
     """The numbers of before hold, a warning says so, it is tried again, and the second time in this process."""
     monkeypatch.setattr(numbers, "_FEW", 10)
     monkeypatch.setattr(numbers, "_RETRY_SECONDS", 0.0)
+    for name in ("COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START"):
+        monkeypatch.delenv(name, raising=False)  # killed, it would leave half a file
     books = Books(connect(file), 1000)
     applied: list[object] = []
     ones = Numbers(lambda: POLICIES, applied.append)

@@ -56,6 +56,8 @@ class Together:
         self.calls = Calls(StoreSection(url=server.url))
         self.clock = StandingClock(BEGIN * SECOND)
         self.policies = policies
+        #: Whether nobody keeps the lead from one turn to the next.
+        self.restless = False
         self.processes: list[Process] = []
         for _ in range(count):
             self.join()
@@ -81,6 +83,8 @@ class Together:
                 one.history._flushed = 0
                 one.history._polled = 0
                 one.history.turn(at)
+                if self.restless:
+                    self.calls.ask("DEL", one.history._records.lease)
             books = next((one.history._books for one in self.processes if one.history._books), None)
             if books is None or books.meta("folded") >= (at - 4) // 10 - 1:
                 break
@@ -217,6 +221,39 @@ def test_a_leader_that_dies_is_followed(both: Together, monkeypatch: pytest.Monk
         (both.at - 4) // 10 - 1
     )
     dead.history.stop()
+
+
+def test_leading_in_turns_changes_nothing(both: Together) -> None:
+    """However often the lead changes hands: what comes out is what one would have come to."""
+    alone, both.restless = Kept(None), True
+    for at in (36_000, 39_600, 41_500, DAY + 1810, DAY + 1820):
+        alone.to(BEGIN + at)
+        both.to(BEGIN + at)
+        for units in (300, 400, 400, 400, 400, 400, 400, 100) if at == 36_000 else ():
+            alone.use(units)
+            both.use(units)
+    assert rates(both.processes[0].history.sized) == rates(alone.history.sized)
+    assert alone.history.sized[KEY].peak == 40.0
+    assert max(one.history._token for one in both.processes) > 20
+    both.restless = False
+    alone.stop()
+
+
+def test_what_is_old_goes(both: Together) -> None:
+    """A key that nobody saw for 90 days and nobody listed; a listed one is kept on, and no number is given twice."""
+    both.use(5, who=Principal(Kind.USER, "minted", "x", listed=False))
+    both.use(5)
+    both.to(both.at + 5)
+    archive = archive_of(both.calls)
+    assert archive.seen(tenant_identity("minted"))
+    both.to(BEGIN + 100 * DAY + 1820)
+    both.to(both.at + 10)
+    both.use(5, who=Principal(Kind.USER, "fresh", "x", listed=False))
+    both.to(both.at + 5)
+    with archive_of(both.calls).pasts() as pasts:
+        assert pasts.of_tenant("minted") == []
+        assert [number for number, _ in pasts.of_tenant("fresh")] == [4, 5]
+        assert [number for number, _ in pasts.of_tenant("acme")] == [2, 3]
 
 
 def test_one_that_is_slow_is_waited_for(both: Together) -> None:
