@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from gateway.cli import run
 from tests.wire.lost import POSTURES, Lost
+from tests.wire.toml import written
 from tests.wire.waiting import until
 
 __all__: list[str] = []
@@ -48,3 +53,18 @@ async def test_an_outage_is_seen(lost: Lost) -> None:
 
     await until(lambda: len(postures()) >= 20, "every request is in the decision log")
     assert {posture: postures().count(posture) for posture in POSTURES} == marked
+
+
+@pytest.mark.parametrize("command", ["check", "serve"])
+def test_workers_that_share_nothing_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    """Four processes on `memory:` would each allow the whole of every limit: one sentence, and nothing starts."""
+    file = tmp_path / "gateway.toml"
+    config = {"server": {"workers": 4}, "upstream": {"url": "http://127.0.0.1:9"}, "backstop": {"quota": "5/s"}}
+    file.write_text(written(config), encoding="utf-8")
+    assert run([command, "-c", str(file)]) == 2
+    said = capsys.readouterr().err
+    assert said == (
+        f"{file}: server.workers: expected 1, since [store] url is memory:, which no two processes share, found 4\n"
+    )
