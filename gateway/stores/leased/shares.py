@@ -38,6 +38,8 @@ PERIOD_US: Final = SECOND // 10
 LEASE_US: Final = 3 * SECOND // 2
 #: How long an answer is waited for; what comes later is heard, too.
 WITHIN_US: Final = 80_000
+#: While less than this part of the capacity is wanted, every second period is left out, unless what is held runs out.
+CALM: Final = 0.5
 #: Least capacity that is shared out, as a part of all: a first ask waits for nobody.
 LEAST: Final = 1e-4
 #: How much of itself, and how much of the capacity, a want must change by for a second command.
@@ -134,8 +136,8 @@ class LeasedBackstop(Portion):
         super().tick(now)
         if self._step is not None:
             self._step(now)
-        elif now >= self._next_us:
-            self._next_us = max(self._next_us + PERIOD_US, now)
+        elif now >= self._next_us or (now >= self._next_us - PERIOD_US and self._debt(now) > 0.0):
+            self._next_us = max(min(self._next_us, now) + PERIOD_US, now)
             self._notice(now)
         else:
             for pool in self._leases.values():
@@ -275,14 +277,16 @@ class LeasedBackstop(Portion):
 
     def _work_out(self, now: Micros) -> None:
         """Work out what each pool should have here, and ask again if that is news."""
-        much = False
+        much, calm = False, True
         self._step = None
         for number, pool in self._leases.items():
             if pool.capacity <= 0.0 or number not in self._mine:
                 continue
             mine = self._mine[number]
             outlooks = [_of_all(mine.outlook, self.processes), *(other.outlook for other in self._others[number])]
-            (want, *_), level = divide([Curve(outlook) for outlook in outlooks], pool.capacity, pool.burst)
+            curves = [Curve(outlook) for outlook in outlooks]
+            (want, *_), level = divide(curves, pool.capacity, pool.burst)
+            calm &= sum(curve.demand for curve in curves) <= CALM * pool.capacity
             pool.portion.keep_level(level / self.processes)
             much |= abs(want - pool.want) > max(MUCH_OF_ALL * pool.capacity, MUCH * pool.want)
             pool.want = want
@@ -291,6 +295,8 @@ class LeasedBackstop(Portion):
         if much:
             self._again = True
             self._renew(b"", now)
+        elif calm:
+            self._next_us += PERIOD_US
 
 
 def _of_all(outlook: Outlook, processes: int) -> Outlook:
