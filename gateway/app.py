@@ -309,6 +309,7 @@ class Gateway:
         if isinstance(store, GuardedStore):
             gauges.store_up, gauges.store_errors = lambda: store.up, lambda: store.errors
             self.health.cause = lambda: store.degraded
+            self.health.sources.append(store.warnings)
         if not isinstance(store, MemoryStore):
             store.leases.noted = self.telemetry.store_wait.observe
         gauges.in_flight = lambda: self.pipeline.in_flight

@@ -11,7 +11,8 @@ Rules
 3. What was decided here says so in its reading (`posture`); what a request took, it gives back where it took it.
    Seats are all counted below, so that those which a posture gave are known to the store once it is back.
 4. What a posture admitted is told to the leased store once the store is up, so that it is counted (`debts.py`).
-5. One line in the log when the store goes, with the cause, and one when it is back, with what was decided meanwhile.
+5. One line in the log when the store goes, with the cause, and one when it is back, with what was decided meanwhile;
+   one a minute while it is there and does not decide all the same.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from policies.units import SECOND, Micros, RequestUnits
 __all__ = ["BACKSTOP_LEASE", "GuardedStore", "Leased", "State"]
 
 _LOG = logging.getLogger("evenhand.store")
+MINUTE: Micros = 60 * SECOND
 #: How long a part of the backstop is this process's without being renewed.
 BACKSTOP_LEASE: Micros = 3 * SECOND // 2
 #: Debts told in one tick, about 0.1 ms.
@@ -125,6 +127,8 @@ class GuardedStore:
         self._began_us = now
         #: Whether the store ever answered.
         self._met = False
+        self._told_us = now
+        self._warning = ""
 
     def expect(self, processes: int) -> None:
         """Note that so many processes share the store at least, before the store could tell."""
@@ -232,15 +236,30 @@ class GuardedStore:
                 self.leased.spent(charge, units, now)
         if up == bool(self.lost_us):
             self._back(now) if up else self._gone(now)
+        elif up and now >= self._told_us + MINUTE:
+            self._told_us = now
+            self._in_part()
 
     def _gone(self, now: Micros) -> None:
         if not self._met and self.decided == self._decided_before and now < self._began_us + SECOND:
             return  # the first connection is being made
-        self.lost_us = now
+        self.lost_us, self._warning = now, ""
         _LOG.warning("the store does not answer (%s): postures decide, %s by default", self.degraded,
                      self._policies.posture)  # fmt: skip
 
+    def _in_part(self) -> None:
+        """Say what a store that is up did not decide within a minute: it is often too slow, or a part of it is gone."""
+        decided, self._decided_before = self.decided - self._decided_before, self.decided
+        self._warning = ""
+        if decided:
+            self._warning = f"{decided} requests of a minute were decided without the store, which answers others"
+            _LOG.warning("%s", self._warning)
+
+    def warnings(self) -> list[str]:
+        """Return what an operator should know of now, beside whether the store answers."""
+        return [self._warning] if self._warning else []
+
     def _back(self, now: Micros) -> None:
         decided, seconds = self.decided - self._decided_before, (now - self.lost_us) / SECOND
-        self.lost_us, self._decided_before = 0, self.decided
+        self.lost_us, self._decided_before, self._told_us = 0, self.decided, now
         _LOG.warning("the store answers again: %d requests were decided without it in %.1f s", decided, seconds)

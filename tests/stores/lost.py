@@ -36,11 +36,13 @@ class FakeLeased(MemoryStore):
         self.whole = 1.0
         #: Whether it holds leases of everything.
         self.holds = False
+        #: Whether it knows nothing although the store is up.
+        self.deaf = False
         self.count = 1
         self.told: list[tuple[str, float]] = []
 
     def knows(self, plan: Plan, now: Micros) -> bool:
-        return self.state.up or self.holds
+        return (self.state.up or self.holds) and not self.deaf
 
     def ask(self, plan: Plan, now: Micros, resume: Callable[[], None]) -> Callable[[], None] | None:
         return None

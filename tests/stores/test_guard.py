@@ -272,6 +272,20 @@ def test_one_line_when_it_goes_and_one_when_it_is_back(caplog: pytest.LogCapture
     assert house.store.lost_us == 0
 
 
+def test_a_store_that_is_up_and_does_not_decide_is_told_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    """It is often too slow, or a part of it is gone; over when a minute was well."""
+    house = Lost(up=True)
+    house.leased.deaf = True
+    for second in range(61):
+        house.store.take(plan(), second * SECOND)
+        house.store.tick(second * SECOND)
+    told = "61 requests of a minute were decided without the store, which answers others"
+    assert [record.getMessage() for record in caplog.records] == [told]
+    assert house.store.warnings() == [told]
+    house.store.tick(120 * SECOND)
+    assert (house.store.warnings(), len(caplog.records)) == ([], 1)
+
+
 def test_a_first_connection_is_no_outage(caplog: pytest.LogCaptureFixture) -> None:
     """Nothing is told of it for a second, unless somebody was decided without the store before."""
     for number, decided in enumerate((True, False)):
