@@ -13,6 +13,7 @@ Rules
 from __future__ import annotations
 
 import contextlib
+import logging
 import sqlite3
 import threading
 from abc import ABC, abstractmethod
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from gateway.stores.calls import Calls
 
 __all__ = ["POLL_SECONDS", "Entry", "FileRegistry", "Registry", "RegistryError", "open_registry"]
+
+_LOG = logging.getLogger("evenhand.registry")
 
 POLL_SECONDS = 1.0
 _BUSY_SECONDS = 5.0
@@ -164,7 +167,11 @@ class Registry(ABC):
 
     def _follow(self) -> None:
         while not self._stopping.is_set():
-            self.poll()
+            try:
+                self.poll()
+            except Exception as error:  # noqa: BLE001 - a record that makes no sense must not end this for good
+                _LOG.exception("a round of the registry of %s failed", self.name)
+                self.fault = f"a record cannot be understood ({type(error).__name__})"
             self._read.set()
             self._stopping.wait(POLL_SECONDS)
 

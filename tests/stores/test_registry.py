@@ -117,6 +117,26 @@ def test_it_follows_by_itself(opened: Opener, clock: StandingClock, monkeypatch:
     theirs.close()
 
 
+def test_a_record_that_makes_no_sense_ends_nothing(
+    redis_server: RedisServer, clock: StandingClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is logged and told, and what comes later is followed all the same."""
+    monkeypatch.setattr("gateway.stores.registry.POLL_SECONDS", 0.01)
+    mine, theirs = (open_registry(calls(redis_server), "things", 10, clock) for _ in range(2))
+    mine.add(entry("one", clock))
+    (rows,) = redis_server.ask("KEYS", "*rows")
+    redis_server.ask("HSET", rows, "one", "noise")
+    theirs.start()
+    assert "cannot be understood" in theirs.fault
+    redis_server.ask("HDEL", rows, "one")
+    until = time.monotonic() + 5
+    while theirs.fault and time.monotonic() < until:
+        time.sleep(0.01)
+    assert theirs.fault == ""
+    assert "failed" in caplog.text
+    theirs.close()
+
+
 def test_tables_of_before_are_taken_over(tmp_path: Path) -> None:
     """What an older version kept is there, tokens and acts; its tables are not."""
     path, clock = tmp_path / "e.sqlite3", StandingClock()
