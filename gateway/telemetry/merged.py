@@ -125,7 +125,7 @@ class Merged:
         # Of what may be asked without a sample, nothing; of sums over nobody, 0.
         gauges.in_flight = lambda: self.value("in_flight") or 0
         gauges.keys = lambda: self.value("keys") or 0
-        gauges.connections = lambda: self.value("connections") or {}
+        gauges.connections = lambda: self.value("connections") or {"caller": 0, "upstream": 0}
         gauges.jwks_age_seconds = lambda: self.value("jwks_age_seconds") or {}
         gauges.store_up = lambda: self.value("store_up") is not False
         own_errors = gauges.store_errors

@@ -157,6 +157,8 @@ async def test_case_121_dead_workers_numbers(house: House, soak: bool) -> None:
     worker hears nothing of it.
     """
     gateway, up = house.gateway, house.up
+    assert house.rewrite(tenants=[tenant("a", quota=PLENTY), tenant("b", quota="0/s")])[0] == 200
+    assert house.rewrite("bad")[0] == 409
     up.on("/hang", HANG)
     files, served, sizes = sorted(gateway.folder.iterdir()), 0.0, []
     kills = 40 if soak else 2
