@@ -111,7 +111,7 @@ class Parts:
             seen = [each for each in line.seen if isinstance(each, Member)]
             line.seen.clear()
             for member in nlargest(MOST, seen, key=_ratio):
-                if room > 0 and member.mark and member not in self._followed and member.held(now) < member.half:
+                if room > 0 and member.mark and member.heavy_until > now and member not in self._followed:
                     self._begin(member, now).noticed_until = now + KEPT_US
                     room -= 1
 
@@ -184,11 +184,14 @@ class Parts:
         part.window = min(2.0 * constant, part.seconds) / cost
         part.demand += change * max(1.0 - exp(-elapsed / constant), elapsed / part.seconds)
         uneven = part.step > UNEVEN and wanted > line.level * SECOND * member.whole / 2
-        if uneven or member.held(now) < member.half:
+        if uneven or member.held(now) < member.full() / 2:
             part.noticed_until = now + KEPT_US
         if now >= part.noticed_until and now >= part.heard_until:
             del self._followed[member]
             self._roster.weigh(member, member.whole, 1.0, now)
+            # Looked at closely at its next ask, it is as light again as it is.
+            member.heavy_until = max(now, member.queue.end_us + SECOND)
+            member.ask = None
             return False
         # Its own demand has to be known, however full its bucket is here.
         member.heavy_until = max(member.heavy_until, now + OTHERS_US)

@@ -49,6 +49,7 @@ class Portion(Shares):
     def lease(self, rate_us: float, burst: RequestUnits, debt: RequestUnits, now: Micros) -> None:
         """Go on at another capacity, where at most `debt` units may be owed; what is stored or owed stays, in units."""
         owed = self._debt(now) * self._capacity
+        self._used *= self._capacity / rate_us
         self._fit(rate_us, burst, debt)
         self._arrival = now - self._line.solved_us + max(owed * self._cost_us, -self._full_us)
         self._solve(now)

@@ -92,8 +92,8 @@ class LeasedBackstop(Portion):
     """The fair backstop over a lease; implements `memory.Backstop`. `process` is this one's number in the record."""
 
     __slots__ = (
-        "_again", "_burst_all", "_classes", "_filled", "_groups", "_key", "_leases", "_link", "_mine", "_next_us",
-        "_now", "_others", "_process", "_rate", "_sent", "_step", "_unheard", "processes",
+        "_again", "_burst_all", "_calm", "_classes", "_filled", "_groups", "_heard", "_key", "_leases", "_link",
+        "_mine", "_next_us", "_now", "_others", "_process", "_rate", "_sent", "_step", "_unheard", "processes",
     )  # fmt: skip
 
     def __init__(
@@ -116,6 +116,7 @@ class LeasedBackstop(Portion):
         #: What this process told last, and what was heard of each pool since; reports not read yet.
         self._mine: dict[int, Told] = {}
         self._groups: dict[int, Outlook] = {}
+        self._heard: dict[int, list[Told]] = {}
         self._others: dict[int, list[Told]] = {}
         self._unheard: list[bytes] = []
         self._step: Callable[[Micros], None] | None = None
@@ -123,6 +124,8 @@ class LeasedBackstop(Portion):
         #: Number of the last call; whether it is the second of a period; whether the buckets are still to be filled.
         self._sent = 0
         self._again = self._filled = False
+        #: Whether so little is wanted that every second period is left out.
+        self._calm = False
         self._fit_pools(UNKNOWN, begun)
 
     @property
@@ -136,12 +139,11 @@ class LeasedBackstop(Portion):
         super().tick(now)
         if self._step is not None:
             self._step(now)
-        elif now >= self._next_us or (now >= self._next_us - PERIOD_US and self._debt(now) > 0.0):
+        elif now >= self._next_us or (self._calm and now >= self._next_us - PERIOD_US and self._debt(now) > 0.0):
             self._next_us = max(min(self._next_us, now) + PERIOD_US, now)
             self._notice(now)
         else:
-            for pool in self._leases.values():
-                pool.portion.parts.step(self.processes, now)
+            self._follow(now)
 
     def leave(self) -> None:
         """Give the lease back: this process serves no more."""
@@ -197,17 +199,19 @@ class LeasedBackstop(Portion):
             pool.hold(pool.held, processes, now)
 
     def _notice(self, now: Micros) -> None:
-        """Begin a period: notice who is uneven, and what the group of the unlisted wants."""
+        """Begin a period: notice who is uneven, and what the groups of the unlisted want."""
+        self._groups = {}
         for number, pool in self._leases.items():
             pool.portion.parts.notice(now)
             self._groups[number] = pool.portion.outlook_of_group(now)
         self._step = self._tell
 
     def _tell(self, now: Micros) -> None:
-        """Tell what is wanted here, and renew the lease."""
+        """Tell what is wanted here, and renew the lease; a pool that a reload just brought is told of next time."""
         self._mine = {
-            number: Told(pool.portion.outlook(now), self._groups[number], pool.portion.parts.told(now))
-            for number, pool in self._leases.items()
+            number: Told(pool.portion.outlook(now), group, pool.portion.parts.told(now))
+            for number, group in self._groups.items()
+            if (pool := self._leases.get(number)) is not None
         }
         self._again = False
         self._renew(pack_report(self._mine.items(), self.processes), now)
@@ -255,8 +259,10 @@ class LeasedBackstop(Portion):
             self._filled = False
         if not self._again:
             self._unheard = renewal.reports
-            self._others = {number: [] for number in self._leases}
+            self._heard = {}
             self._step = self._hear
+        else:
+            self._step = self._follow
 
     def _hear(self, now: Micros) -> None:
         """Read the next few reports; after the last, work out what to want."""
@@ -267,36 +273,43 @@ class LeasedBackstop(Portion):
                 continue
             for number, each in told.items():
                 if (pool := self._leases.get(number)) is not None:
-                    self._others[number].append(each)
+                    self._heard.setdefault(number, []).append(each)
                     pool.portion.parts.hear(each.heard, now)
         del self._unheard[-READ:]
         if not self._unheard:
+            self._others = self._heard
             for pool in self._leases.values():
                 pool.portion.parts.all_heard()
             self._step = self._work_out
 
     def _work_out(self, now: Micros) -> None:
         """Work out what each pool should have here, and ask again if that is news."""
-        much, calm = False, True
-        self._step = None
+        much, self._calm = False, True
+        self._step = self._follow
         for number, pool in self._leases.items():
             if pool.capacity <= 0.0 or number not in self._mine:
                 continue
             mine = self._mine[number]
-            outlooks = [_of_all(mine.outlook, self.processes), *(other.outlook for other in self._others[number])]
+            outlooks = [_of_all(mine.outlook, self.processes), *(told.outlook for told in self._others.get(number, []))]
             curves = [Curve(outlook) for outlook in outlooks]
             (want, *_), level = divide(curves, pool.capacity, pool.burst)
-            calm &= sum(curve.demand for curve in curves) <= CALM * pool.capacity
+            self._calm &= sum(curve.demand for curve in curves) <= CALM * pool.capacity
             pool.portion.keep_level(level / self.processes)
             much |= abs(want - pool.want) > max(MUCH_OF_ALL * pool.capacity, MUCH * pool.want)
             pool.want = want
-            groups = [_of_all(mine.group, self.processes), *(other.group for other in self._others[number])]
+            groups = [_of_all(mine.group, self.processes), *(told.group for told in self._others.get(number, []))]
             pool.portion.divide_group([Curve(group) for group in groups], now)
         if much:
             self._again = True
             self._renew(b"", now)
-        elif calm:
+        elif self._calm:
             self._next_us += PERIOD_US
+
+    def _follow(self, now: Micros) -> None:
+        """Look after the next few uneven tenants."""
+        self._step = None
+        for pool in self._leases.values():
+            pool.portion.parts.step(self.processes, now)
 
 
 def _of_all(outlook: Outlook, processes: int) -> Outlook:
