@@ -48,6 +48,8 @@ TARGET_PART = 0.1
 SECONDS = 6.0
 TICK_SECONDS = 0.02
 _ROOMY = 100_000
+#: Connections of the other: it uses one for each call under way.
+_CONNECTIONS = 50
 
 #: Decides for the caller of this number; True if it was admitted.
 Decide = Callable[[int], Awaitable[bool]]
@@ -159,11 +161,14 @@ async def _leases(url: str, load: Load) -> AsyncIterator[Decide]:
 @contextlib.asynccontextmanager
 async def _calls(url: str, _: Load) -> AsyncIterator[Decide]:
     """Decide by one script call a request."""
-    storage = RedisStorage(f"async+{url}", implementation="redispy", max_connections=10_000)
+    storage = RedisStorage(f"async+{url}", implementation="redispy", max_connections=_CONNECTIONS)
     limiter, item = FixedWindowRateLimiter(storage), RateLimitItemPerSecond(_ROOMY)
+    # Its pool raises where it has no connection left.
+    places = asyncio.Semaphore(_CONNECTIONS)
 
     async def decide(number: int) -> bool:
-        return await limiter.hit(item, "tenant", str(number))
+        async with places:
+            return await limiter.hit(item, "tenant", str(number))
 
     yield decide
     await storage.bridge.storage.aclose()  # type: ignore[attr-defined] # of this implementation
