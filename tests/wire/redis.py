@@ -131,6 +131,11 @@ class RedisServer:
         with self.client() as client:
             return client.execute_command(*words)
 
+    @property
+    def clients(self) -> int:
+        """Connections it has now, but for the one that asks."""
+        return len(self.ask("CLIENT", "LIST").splitlines()) - 1
+
     def clear(self) -> None:
         """Forget all records and scripts."""
         with self.client() as client:

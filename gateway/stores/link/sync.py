@@ -4,11 +4,12 @@ Rules
 1. Never on the data plane's loop: every call of such a client blocks, for `SECONDS` at most.
 2. Nothing is repeated by the library, whose default is to send again what may have run. Whoever calls tries again.
 3. The clients of one process share one pool, so that together with the link's own connection it holds no more than
-   `max_connections` (of a cluster: to each server).
+   `max_connections`; of a cluster, one to each primary beside the link's.
 """
 
 from __future__ import annotations
 
+import threading
 from functools import lru_cache
 from ssl import TLSVersion
 from typing import Any, cast
@@ -43,9 +44,14 @@ def open_client(section: StoreSection) -> redis.Redis:
     tag at a time. Closed, it is of use again: the next call connects.
     """
     try:
-        return _client(section.url, str(section.ca_file or ""), section.max_connections)
+        with _MAKING:
+            return _client(section.url, str(section.ca_file or ""), section.max_connections)
     except (OSError, RedisClusterException) as error:  # neither of which redis-py counts among its own
         raise redis.ConnectionError("no connection to the store could be made") from error
+
+
+#: Two threads that ask at once get the same client.
+_MAKING = threading.Lock()
 
 
 @lru_cache(maxsize=8)
@@ -70,6 +76,7 @@ def _options(address: StoreAddress, ca_file: str) -> dict[str, Any]:
         "retry": Retry(NoBackoff(), 0),
         "protocol": 2,
         "client_name": "evenhand",
+        "driver_info": None,  # one right less that our user needs
         **tls,
     }
 
@@ -94,4 +101,27 @@ def _sentinel(address: StoreAddress, options: dict[str, Any]) -> redis.Redis:
 
 def _cluster(address: StoreAddress, options: dict[str, Any]) -> redis.RedisCluster:
     nodes = [_NODE(host, port) for host, port in address.hosts]
-    return redis.RedisCluster(startup_nodes=nodes, require_full_coverage=False, **options)
+    options |= {"max_connections": 1, "connection_pool_class": _WaitingPool}
+    return _Cluster(startup_nodes=nodes, require_full_coverage=False, **options)
+
+
+class _WaitingPool(BlockingConnectionPool):
+    """A pool in which a thread waits for the connection that another one has."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(timeout=SECONDS, **options)  # type: ignore[no-untyped-call]
+
+
+class _Cluster(redis.RedisCluster):
+    """A cluster's client which, if it cannot be made, leaves no connection open."""
+
+    def __init__(self, **options: Any) -> None:
+        try:
+            super().__init__(**options)
+        except BaseException:
+            # Its own `close` needs what it has not made yet.
+            known = getattr(self, "nodes_manager", None)
+            for node in known.nodes_cache.values() if known else ():
+                if node.redis_connection is not None:
+                    node.redis_connection.connection_pool.disconnect()
+            raise

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
+import redis
 
 from gateway.config.sections import StoreSection
 from gateway.stores.link import Link
@@ -96,6 +97,17 @@ async def test_two_names_that_are_moving_are_waited_for(cluster: RedisCluster) -
         one.ask("MIGRATE", "127.0.0.1", two.port, second, 0, 5_000)
         cluster.settle(slot_of(first), two)
         assert await asked == [2, b"x"]
+
+
+def test_a_cluster_that_refuses_is_left_without_a_connection(cluster: RedisCluster) -> None:
+    """A user without a right that the library needs fails late in its making; trying again leaves no sockets behind."""
+    for server in cluster.servers:
+        server.ask("ACL", "SETUSER", "poor", "on", ">p", "~*", "-@all", "+cluster|slots", "+client|setname")
+    before = cluster.servers[1].clients
+    for _ in range(3):
+        with pytest.raises(redis.RedisError):
+            open_client(StoreSection(url=cluster.url.replace("://", "://poor:p@")))
+    assert cluster.servers[1].clients <= before
 
 
 async def test_a_failover_under_load_is_followed(cluster: RedisCluster) -> None:
