@@ -109,7 +109,7 @@ class _WaitingPool(BlockingConnectionPool):
     """A pool in which a thread waits for the connection that another one has."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(timeout=SECONDS, **options)  # type: ignore[no-untyped-call]
+        super().__init__(timeout=SECONDS, **options)  # type: ignore[no-untyped-call]  # in the library
 
 
 class _Cluster(redis.RedisCluster):

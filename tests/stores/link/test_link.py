@@ -124,7 +124,7 @@ async def test_a_callback_that_fails_costs_nobody_else_a_reply(redis_server: Red
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: reported.append(context["exception"]))
     async with linked(redis_server.url) as link:
-        link.run(ECHO, [A], [b"x"], lambda _: 1 / 0, 1_000_000)  # type: ignore[arg-type]
+        link.run(ECHO, [A], [b"x"], lambda _: 1 / 0, 1_000_000)  # type: ignore[arg-type]  # fails before it returns
         assert await run(link, ECHO, [A], b"y") == b"y"
     assert [type(error) for error in reported] == [ZeroDivisionError]
 
