@@ -261,7 +261,7 @@ class Pipeline:
         correct = corrections(verdict, decision.principal.kind, sent=decision.sent)
         if verdict is not None and correct.release:
             if verdict.plan.seats:
-                self._store.release(verdict.plan, verdict.reading)
+                self._store.release(verdict.plan)
             if correct.give_back:
                 self._store.give_back(verdict.plan, now, verdict.reading)
                 if self._meter is not None:

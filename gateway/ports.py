@@ -86,8 +86,8 @@ class Store(Protocol):
         """
         ...
 
-    def release(self, plan: Plan, reading: Reading | None = None) -> None:
-        """Return the seats of a taken plan. Exactly once per take; the reading of the take says who took them."""
+    def release(self, plan: Plan) -> None:
+        """Return the seats of a taken plan. Exactly once per take."""
         ...
 
     def rebuild(self, policies: PolicySet, now: Micros) -> None:

@@ -213,7 +213,7 @@ class GuardedStore:
         if reading.posture == SAFE:
             self._safe.give_back(plan, now, reading)
 
-    def release(self, plan: Plan, reading: Reading | None = None) -> None:
+    def release(self, plan: Plan) -> None:
         """Return the seats of a taken plan. Exactly once per take; it counts there whoever let it in."""
         self.leased.release(plan)
 

@@ -249,7 +249,7 @@ class MemoryStore:
         if bucket is not None:
             gcra.give_back(bucket, charge, now)
 
-    def release(self, plan: Plan, reading: Reading | None = None) -> None:
+    def release(self, plan: Plan) -> None:
         """Return the seats of a taken plan. Exactly once per take."""
         for seat in plan.seats:
             left = self._seats[seat.holder] - 1

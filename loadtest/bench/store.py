@@ -138,7 +138,7 @@ async def _leases(url: str, load: Load) -> AsyncIterator[Decide]:
             now = clock.now()
         reading = store.take(plan, now)
         if not reading.refused:
-            store.release(plan, reading)
+            store.release(plan)
         return not reading.refused
 
     async def tick() -> None:

@@ -179,9 +179,9 @@ class Patient:
         """As the store."""
         self.store.give_back(plan, now, reading)
 
-    def release(self, plan: Plan, reading: Reading | None = None) -> None:
+    def release(self, plan: Plan) -> None:
         """As the store."""
-        self.store.release(plan, reading)
+        self.store.release(plan)
 
     def rebuild(self, policies: PolicySet, now: Micros) -> None:
         """As the store."""

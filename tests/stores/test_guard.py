@@ -63,7 +63,7 @@ def test_the_leases_decide_while_they_know() -> None:
     asked = plan(seats=(SeatCharge("acme", 1),))
     reading = house.store.take(asked, 0)
     assert (reading.posture, reading.tokens, house.leased.seats_taken) == ("", (99.0,), 1)
-    house.store.release(asked, reading)
+    house.store.release(asked)
     house.store.give_back(asked, 0, reading)
     assert (house.leased.seats_taken, house.store.take(asked, 0).tokens) == (0, (99.0,))
     assert (house.store.decided, house.store.degraded, house.store.up) == (0, "", True)
@@ -189,13 +189,13 @@ def test_seats_are_scaled_and_returned_where_they_were_taken() -> None:
     asked = plan(seats=(SeatCharge("acme", 4),))
     readings = [house.store.take(asked, 0) for _ in range(3)]
     assert [[refusal.limit for refusal in reading.refused] for reading in readings] == [[], [], ["posture"]]
-    house.store.release(asked, readings[0])
+    house.store.release(asked)
     again = house.store.take(asked, 0)
     assert not again.refused
     opened = house.store.take(replace(asked, posture="open"), 0)
     assert house.leased.seats_taken == 3
-    for reading in (readings[1], again, opened):
-        house.store.release(asked, reading)
+    for _ in (readings[1], again, opened):
+        house.store.release(asked)
     assert house.leased.seats_taken == 0
 
 

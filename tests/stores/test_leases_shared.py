@@ -111,9 +111,9 @@ class Waiting:
         """As the store."""
         self.store.give_back(asked, now, reading)
 
-    def release(self, asked: Plan, reading: Reading | None = None) -> None:
+    def release(self, asked: Plan) -> None:
         """As the store."""
-        self.store.release(asked, reading)
+        self.store.release(asked)
 
     def rebuild(self, policies: PolicySet, now: Micros) -> None:
         """As the store."""

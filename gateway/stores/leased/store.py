@@ -295,7 +295,7 @@ class LeasedStore:
             pocket.put(charge)
             self._asking.look_after(pocket)
 
-    def release(self, plan: Plan, reading: Reading | None = None) -> None:
+    def release(self, plan: Plan) -> None:
         """Return the seats of a taken plan. Exactly once per take."""
         for seat in plan.seats:
             self._places[seat.holder].in_use -= 1
