@@ -17,10 +17,14 @@ __all__ = ["SEATS_FOR", "Place"]
 
 #: How long an allowance lasts; the seats of a process that died are free again by then.
 SEATS_FOR: Micros = 2 * SECOND
-#: It is renewed when this much of it is left.
-_RENEW_AT: Micros = SECOND * 4 // 5
+#: It is renewed so often; the answer says whether another process waits, which matters where seats are few.
+_RENEW: Micros = SECOND * 6 // 5
+_RENEW_SCARCE: Micros = SECOND * 2 // 5
 #: Seats that nobody used so long go back.
 _KEPT: Micros = SECOND
+_KEPT_SCARCE: Micros = SECOND * 3 // 10
+#: A process that holds more than this part of a limit may be what others lack.
+_PLENTY = 4
 #: Of a roomy limit as many again are held as are in use, but no more than this part of it.
 _SPARE = 16
 #: After an answer that there are no more, the store is asked again no sooner.
@@ -68,9 +72,14 @@ class Place:
         if self.in_use >= self.peak:
             self.peak, self.peak_at = self.in_use, now
 
+    @property
+    def scarce(self) -> bool:
+        """Whether so much of the limit is held here that others may lack it."""
+        return self.allowed * _PLENTY > self.limit
+
     def target(self, now: Micros) -> Seats:
         """Return how many seats to hold: those in use, and for a while those used of late unless others wait."""
-        if now >= self.peak_at + _KEPT:
+        if now >= self.peak_at + (_KEPT_SCARCE if self.scarce else _KEPT):
             self.peak, self.peak_at = self.in_use, now
         kept = max(self.peak, self.in_use)
         if self.wanted or not kept:
@@ -91,11 +100,13 @@ class Place:
     def due(self, now: Micros) -> bool:
         """Return whether a round has to ask: the end is near, or there is something to give back.
 
-        An allowance of which nothing is in use ends by itself, unless another process waits for it.
+        An allowance of which nothing is in use ends by itself, unless others may lack it.
         """
         if not self.in_use:
-            return self.wanted and self.allowed > 0 and now < self.until
-        return now >= self.until - _RENEW_AT or self.target(now) < self.allowed
+            held = self.allowed > 0 and now < self.until
+            return held and (self.wanted or (self.scarce and not self.target(now)))
+        renew = _RENEW_SCARCE if self.scarce else _RENEW
+        return now >= self._sent + renew or self.target(now) < self.allowed
 
     def answered(self, allowed: Seats, asked: Seats, now: Micros, *, wanted: bool) -> None:
         """Note an allowance; `asked` is what was asked for."""
