@@ -39,7 +39,7 @@ class Fleet:
     """How many processes there are, and where whose calls arrive.
 
     `spread` is the part of each process by group of tenants (evenly unless said); `joins` and `dies` are the seconds at
-    which a process does, by its index.
+    which a process does, by its index. If `fixed`, each has an even part for good: the control.
     """
 
     processes: int = 4
@@ -47,6 +47,7 @@ class Fleet:
     joins: Mapping[int, float] = field(default_factory=dict)
     dies: Mapping[int, float] = field(default_factory=dict)
     round_trip: float = 0.001
+    fixed: bool = False
 
 
 class Server:
@@ -107,6 +108,10 @@ class Process:
         self._gate = gate
         self.alive = True
         self.backstop = LeasedBackstop(gate.policies, self, b"shares", index + 1, lambda: self.now)
+        if gate.fleet.fixed:
+            rate_us, burst = gate.policies.backstop.rate.per_us / gate.fleet.processes, gate.policies.backstop.burst
+            self.backstop.lease(rate_us, burst / gate.fleet.processes, rate_us * SECOND / 2, now)
+            self.backstop.fill(now)
 
     def run(
         self,
@@ -124,6 +129,11 @@ class Process:
         self.now = self._gate.clock
         if self.alive:
             answer(reply)
+
+    @property
+    def ready(self) -> bool:
+        """Return whether calls come here: as `/readyz` says, not before it holds a part of the backstop."""
+        return self.alive and (self._gate.fleet.fixed or self.backstop.lease_share > 0.0)
 
     def tick(self, now: Micros) -> None:
         """Do what the gateway's timer does."""
@@ -181,7 +191,7 @@ class FleetGate(Gate):
 
     def _timer(self, process: Process, now: Micros) -> None:
         self.clock = now
-        if process.alive:
+        if process.alive and not self.fleet.fixed:
             process.tick(now)
             self._world.at(
                 now + TICK_US - 1_000 + int(2_000 * self._world.random.random()), partial(self._timer, process)
@@ -202,8 +212,9 @@ class FleetGate(Gate):
         draw = self._world.random.random() * spread[-1]
         index = next(at for at, upto in enumerate(spread) if draw < upto)
         process = self.processes.get(index)
-        if process is None or not process.alive:
-            process = self._world.random.choice([each for each in self.processes.values() if each.alive])
+        if process is None or not process.ready:
+            ready = [each for each in self.processes.values() if each.ready]
+            process = self._world.random.choice(ready or [each for each in self.processes.values() if each.alive])
         process.now = now
         self._switch.to = process.backstop
         return self._own.take(plan, now)
