@@ -124,14 +124,15 @@ async def test_case_49_a_blank_record_takes_nothing_down(tmp_path: Path, up: Ori
 
 
 async def test_what_needs_a_restart_keeps_its_value(tmp_path: Path, up: Origin) -> None:
-    """`listen`, `admin`, `workers` and the store's address stay, with a warning each; the rest is taken over."""
+    """`listen`, `admin`, `workers` and how the store is reached stay, with a warning each; the rest is taken over."""
     with running(tmp_path, up, {"tenants": [tenant("a")]}) as gateway:
         server = {"listen": "127.0.0.1:1", "admin": "127.0.0.1:2", "workers": 2}
-        rewrite(gateway, server=server, store={"url": "redis://127.0.0.1:3"}, tenants=[tenant("b")])
+        store = {"url": "redis://127.0.0.1:3", "namespace": "other", "deadline": "1s", "max_connections": 9}
+        rewrite(gateway, server=server, store=store, tenants=[tenant("b")])
         code, members = reload(gateway)
         assert code == 200
         told = {warning["path"] for warning in members["warnings"] if "restart" in warning["message"]}
-        assert told == {"server.listen", "server.admin", "server.workers", "store.url"}
+        assert told == {"server.listen", "server.admin", "server.workers", *(f"store.{key}" for key in store)}
         assert [await status(gateway, name) for name in ("a", "b")] == [401, 200]
 
 

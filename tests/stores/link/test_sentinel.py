@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import redis
 
 from gateway.config.sections import StoreSection
+from gateway.stores.link import single
 from gateway.stores.link.sync import open_client
 from tests.stores.link.linked import INCR, NAMES, linked, run
 from tests.wire.redis import RedisServer, Sentinel
@@ -69,6 +71,24 @@ def _promoted(replica: RedisServer) -> bool:
     with contextlib.suppress(redis.ConnectionError):
         return bool(replica.ask("ROLE")[0] == b"master")
     return False
+
+
+async def test_a_primary_that_was_replaced_is_left(
+    tmp_path: Path, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cut off from the Sentinels it goes on answering us, and nobody else: they are asked while all is well."""
+    monkeypatch.setattr(single, "CHECK", 0.05)
+    with RedisServer(tmp_path) as other, Sentinel(tmp_path, redis_server.port) as sentinel:
+        async with linked(url(sentinel.port)) as link:
+            assert await run(link, INCR, [A], b"x") == [1, b"x"]
+            sentinel.ask("SENTINEL", "REMOVE", "main")
+            await asyncio.sleep(0.1)  # knowing none, they are not believed
+            assert link.up
+            sentinel.ask("SENTINEL", "MONITOR", "main", "127.0.0.1", other.port, 1)
+            await until(lambda: link.errors["readonly"], "it is left")
+            await until(lambda: other.ask("CLIENT", "LIST").count(b"evenhand"), "the other one is there")
+            assert await run(link, INCR, [A], b"x") == [1, b"x"]
+            assert redis_server.ask("GET", A) == b"1"
 
 
 @pytest.mark.parametrize(("service", "kind"), (("other", "error"), ("main", "refused")))
