@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from typing import NamedTuple
+from urllib.parse import unquote
 
 from policies.request import Kind, Principal, key_name
 
-__all__ = ["TENANT", "Identity", "tenant_identity"]
+__all__ = ["TENANT", "Identity", "identity_named", "tenant_identity"]
 
 #: The kind of a tenant as a whole.
 TENANT = "tenant"
@@ -34,3 +35,16 @@ class Identity(NamedTuple):
 def tenant_identity(tenant: str) -> Identity:
     """Return the identity of a tenant as a whole."""
     return Identity(key_name(tenant=tenant), TENANT, tenant)
+
+
+def identity_named(name: str) -> Identity:
+    """Return the identity that has a name."""
+    parts = {kind: unquote(value) for kind, _, value in (part.partition("=") for part in name.split(","))}
+    tenant = parts["tenant"]
+    if "project" in parts:
+        return Identity.of(Principal(Kind.JOB, tenant, parts["project"]))
+    return (
+        Identity.of(Principal(Kind.USER, tenant, parts["credential"]))
+        if "credential" in parts
+        else tenant_identity(tenant)
+    )

@@ -13,16 +13,18 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from gateway.history.books import DAY_SLOTS, FIVE, Counts, day_blob
-from gateway.history.identity import Identity
+from gateway.history.identity import Identity, identity_named
 from gateway.history.packing import SlotPeak, pack_counts, pack_day, unpack_counts, unpack_hours
+from gateway.history.provenance import write
 from gateway.history.shared.lead import Change, Lead
 from gateway.history.shared.pasts import Directory, Entry, pack_steps, unpack_steps
 from gateway.history.shared.records import KEPT, Records, chunk_of, parity
 from gateway.history.sizer import Row
 from gateway.stores.calls import Calls
+from policies.policy import Mode, Sized
 from policies.sizing_past import MEMORY_DAYS, Hour, Step, summarise
 
 __all__ = ["TOTAL", "SharedBooks"]
@@ -106,6 +108,23 @@ class SharedBooks:
         self._made[number] = entry
         self._set(chunk_of(number), "keys", number, entry.pack())
         return number
+
+    def restore(self, numbers: Mapping[str, Sized], today: int, learnt: int) -> None:
+        """Put numbers back that an empty store does not know; `learnt` is how many days make a key known."""
+        rows = []
+        for name, sized in numbers.items():
+            identity = identity_named(name)
+            number = self.key(identity, today, listed=True)
+            if number is None:
+                continue
+            first = today - learnt if sized.mode is Mode.ENFORCE else today
+            self._made[number] = entry = Entry(identity, first, today)
+            self._entries[name] = (number, entry)
+            self._set(chunk_of(number), "keys", number, entry.pack())
+            # As of days that are over: what is sized next follows from it, if need be yesterday's once more.
+            step = Step(today - 2, sum(term.delta for term in sized.terms), sized.next_quota.burst)
+            rows.append(Row(number, identity, write(sized), step))
+        self.keep(rows)
 
     def counts(self, slot: int, rows: Iterable[tuple[int, Counts]]) -> None:
         """Write what was counted of keys in a slot; again, and it replaces."""

@@ -40,6 +40,7 @@ from gateway.history.shared.records import KEPT, Records
 from gateway.history.sizer import Basis, Row
 from gateway.stores.calls import CallError, Calls, Word
 from policies.policy import PolicySet, Sized
+from policies.sizing_past import DAY_US
 from policies.units import SECOND
 
 __all__ = ["SharedHistory"]
@@ -55,6 +56,8 @@ _OLD_SECONDS = 90
 #: Chunks beyond those there are whose fences are raised: whoever led before may be about to begin them.
 _BEYOND = 20
 _SLOTS_AT_ONCE = 30
+#: Slots that may be waiting to be added up while keys are sized.
+_BEHIND = 6
 _MAX_WAITING = 360
 _SEQUENCE = 2**20
 
@@ -226,13 +229,24 @@ class SharedHistory(History):
             self._calls, self._lead, self._directory, self._max_keys, lambda: Basis.of(self._policies()).window
         )
         if not books.meta("folded"):
-            books.note("folded", now // SLOT_SECONDS - 2)
-            books.end()
+            self._begin_anew(books, now)
         self._heard, self._led_since, self._token = {}, time.monotonic(), token
         self._intake = Intake(books, self._policies, now)
         self._books = books
         if books.meta("basis") != Basis.of(self._policies()).digest:
             self._wanted.set()
+
+    def _begin_anew(self, books: SharedBooks, now: int) -> None:
+        """Begin in a store that is empty, with the numbers in force if there are any: then it lost them."""
+        if self._numbers.sized:
+            learnt = -(-self._policies().sizing.learn_us // DAY_US)
+            books.restore(self._numbers.sized, day_of(now), learnt)
+            _LOG.error(
+                "history: %s lost what it held; the numbers of %d keys that are known here were put back",
+                *(self._calls.name, len(self._numbers.sized)),
+            )
+        books.note("folded", now // SLOT_SECONDS - _MAX_WAITING)  # as old as anything that waited for it
+        books.end()
 
     def _lay_down(self) -> None:
         """Lead no more."""
@@ -290,8 +304,9 @@ class SharedHistory(History):
         return min(max(written, old), now // SLOT_SECONDS - 1)
 
     def _size(self, books: SharedBooks, now: int) -> None:
-        # Not before the last hour of the day before is sealed, however late that is.
-        day = min(day_of(now), books.meta("sealed") // 24)
+        # Not before the last hour of the day before is sealed, however late that is, nor on the way there.
+        behind = now // SLOT_SECONDS - books.meta("folded") > _BEHIND
+        day = 0 if behind else min(day_of(now), books.meta("sealed") // 24)
         asked = self._wanted.is_set() or self._numbers.again
         if day and self._numbers.ready and (asked or books.meta("day") < day):
             self._wanted.clear()
