@@ -24,6 +24,7 @@ from gateway.stores.link.lookup import Lookup
 from gateway.stores.link.node import Node, Owner
 from gateway.stores.link.script import Script
 from gateway.stores.link.tally import Tally
+from gateway.stores.link.wire import once_read
 from gateway.stores.names import Names
 from policies.units import SECOND, Micros
 
@@ -163,7 +164,7 @@ class Link(Owner):
         else:
             self._homeless(call)
         if not call.done:
-            call.limit(self._loop.call_later(within_us / SECOND, self._give_up, call))
+            call.limit(self._loop.call_later(within_us / SECOND, once_read, self._loop, self._give_up, call))
 
     def _give_up(self, call: Call) -> None:
         if call.done:

@@ -27,7 +27,7 @@ from gateway.stores.link.circuit import Circuit
 from gateway.stores.link.dial import Place, Terms, connect, probe_words
 from gateway.stores.link.faults import DROPPING, STORE_WIDE, ErrorReply, StoreFault, of_reply
 from gateway.stores.link.resp import encode
-from gateway.stores.link.wire import MOST_OUTSTANDING, Step, Wire
+from gateway.stores.link.wire import MOST_OUTSTANDING, Step, Wire, once_read
 
 __all__ = ["Node", "Owner"]
 
@@ -236,7 +236,7 @@ class Node:
             if not wire.closed:
                 self._probed(wire, reply)
 
-        timer = self._loop.call_later(patience, done, slow)
+        timer = self._loop.call_later(patience, once_read, self._loop, done, slow)
 
         wire.send(self._probe, Step(done))
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 
 import pytest
+import uvloop
 
 from gateway.stores.link import StoreFault
 from tests.stores.link.linked import ECHO, INCR, NAMES, call, linked, run, up
@@ -153,3 +155,19 @@ async def test_a_server_in_a_script_without_end_is_left_alone(redis_server: Redi
             await up(link)
     finally:
         redis_server.ask("CONFIG", "SET", "lua-time-limit", "5000")
+
+
+def test_a_gateway_that_was_busy_blames_no_store(redis_server: RedisServer) -> None:
+    """What has arrived meanwhile is read before anything is given up; uvloop runs timers first."""
+
+    async def busy() -> None:
+        async with linked(redis_server.url, deadline="20ms") as link:
+            asked = [run(link, ECHO, [A], b"x", within=0.02) for _ in range(10)]
+            await asyncio.sleep(0)
+            time.sleep(1.1)
+            assert await asyncio.gather(*asked) == [b"x"] * 10
+            assert link.up
+            assert not any(link.errors.values())
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(busy())
