@@ -157,14 +157,16 @@ async def test_a_server_in_a_script_without_end_is_left_alone(redis_server: Redi
         redis_server.ask("CONFIG", "SET", "lua-time-limit", "5000")
 
 
-def test_a_gateway_that_was_busy_blames_no_store(redis_server: RedisServer) -> None:
-    """What has arrived meanwhile is read before anything is given up; uvloop runs timers first."""
+def test_a_gateway_that_was_busy_blames_no_store(proxy: FaultProxy, redis_server: RedisServer) -> None:
+    """What has arrived meanwhile is read before anything is given up; uvloop runs timers between reads."""
 
     async def busy() -> None:
-        async with linked(redis_server.url, deadline="20ms") as link:
-            asked = [run(link, ECHO, [A], b"x", within=0.02) for _ in range(10)]
-            await asyncio.sleep(0)
-            time.sleep(1.1)
+        async with linked(proxy.url, deadline="100ms") as link, linked(redis_server.url) as other:
+            proxy.delay(0.02)
+            asked = [run(link, ECHO, [A], b"x", within=0.1) for _ in range(10)]
+            await asyncio.sleep(0.01)
+            # As a request does that takes long to parse: between one read and the next.
+            other.call([b"PING"], lambda _: time.sleep(1.1), 1_000_000)
             assert await asyncio.gather(*asked) == [b"x"] * 10
             assert link.up
             assert not any(link.errors.values())
