@@ -75,7 +75,7 @@ class House:
 
     async def whole(self) -> None:
         """Wait until all workers serve."""
-        await until(lambda: self.gateway.metrics().value("evenhand_workers") == 2, "all serve", 15)
+        await until(lambda: self.gateway.metrics().value("evenhand_workers") == 2, "all serve", 40)
 
 
 @asynccontextmanager
@@ -150,18 +150,22 @@ async def test_acts_hold_everywhere_once_confirmed(house: House) -> None:
 
 
 @pytest.mark.soak
-async def test_case_121_dead_workers_numbers(house: House, soak: bool) -> None:
+@pytest.mark.parametrize("number", range(5))
+async def test_case_121_dead_workers_numbers(house: House, soak: bool, number: int) -> None:
     """Killed with requests in flight: gauges are right within 5 s, no counter falls, nothing is left behind.
 
     The replacement runs by the configuration in force, though the file is bad by now; who was served by the other
     worker hears nothing of it.
     """
+    if number and not soak:
+        pytest.skip("one round without --soak")
     gateway, up = house.gateway, house.up
+    before = gateway.metrics().sum("evenhand_worker_restarts_total")
     assert house.rewrite(tenants=[tenant("a", quota=PLENTY), tenant("b", quota="0/s")])[0] == 200
     assert house.rewrite("bad")[0] == 409
     up.on("/hang", HANG)
     files, served, sizes = sorted(gateway.folder.iterdir()), 0.0, []
-    kills = 40 if soak else 2
+    kills = 12 if soak else 2
     for _ in range(kills):
         async with holding(gateway.address, 12) as callers:
             for caller in callers:
@@ -188,7 +192,7 @@ async def test_case_121_dead_workers_numbers(house: House, soak: bool) -> None:
             served = now
         await until(lambda: house.in_flight() == 0, "over", 5)
         sizes.append(len(gateway.metrics().samples))
-    assert gateway.metrics().value("evenhand_worker_restarts_total") == kills
+    assert gateway.metrics().sum("evenhand_worker_restarts_total") == before + kills
     assert sorted(gateway.folder.iterdir()) == files
     assert max(sizes) < 200  # however many were killed
 
