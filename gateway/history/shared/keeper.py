@@ -59,7 +59,6 @@ _SLOTS_AT_ONCE = 30
 #: Slots that may be waiting to be added up while keys are sized.
 _BEHIND = 6
 _MAX_WAITING = 360
-_SEQUENCE = 2**20
 
 
 class SharedHistory(History):
@@ -192,7 +191,8 @@ class SharedHistory(History):
         version, wanted, starved = (
             int(value or 0) for value in self._calls.ask("HMGET", self._records.meta, "version", "wanted", "starved")
         )
-        if version != self._version and not self._numbers.running:
+        # None is no news: a store that lost what it held takes no numbers out of force.
+        if version and version != self._version and not self._numbers.running:
             self._load()
             self._version = version
         if self.leads:
@@ -326,7 +326,7 @@ class SharedHistory(History):
         books.note("sized", self._clock.now() // SECOND)
         books.note("basis", self._basis)
         books.note("starved", self._numbers.starved)
-        self._version = max(books.meta("version") + 1, self._lead.token * _SEQUENCE)
+        self._version = max(books.meta("version") + 1, self._clock.wall())
         books.note("version", self._version)
         books.end()
         self._numbers.told(self._day)

@@ -302,14 +302,14 @@ def test_a_store_that_is_gone_is_waited_for(tmp_path: Path, caplog: pytest.LogCa
     """It is told, what was counted waits, one leads again; an empty one is begun anew, with the numbers known here."""
     with RedisServer(tmp_path) as server:
         quick = replace(POLICIES, sizing=replace(POLICIES.sizing, learn_us=DAY * SECOND))
-        alone = Together(server, 1, quick)
+        alone = Together(server, 2, quick)
         project = Principal(Kind.JOB, "acme", "group/site")
         alone.use(1, who=project)
         alone.to(alone.at + 5)
         alone.days(2, 400)
         server.kill()
         alone.use(4)
-        (one,) = alone.processes
+        one, other = alone.processes
         assert "what is counted waits" in one.history.warnings()[0]
         with pytest.raises(GatewayError):
             one.history.archive.series.tenants(BEGIN, alone.at, alone.at)
@@ -317,14 +317,18 @@ def test_a_store_that_is_gone_is_waited_for(tmp_path: Path, caplog: pytest.LogCa
         alone.to(alone.at + 5)
         alone.to(alone.at + 10)
         assert one.history.leads
-        assert one.history.warnings() == []
+        assert one.history.warnings() == other.history.warnings() == []
         assert "the numbers of 3 keys that are known here were put back" in caplog.text
         sized = one.history.sized[KEY]
         assert (sized.mode, sized.provenance) == (Mode.ENFORCE, "sized")
         assert float(sized.quota.rate.per_second) in {28.13, 25.32}  # a tenth less than the 31.25 of before, or two
+        assert other.history.sized.keys() == {KEY, TENANT, project.name}
+        assert all(held.quota == one.history.sized[name].quota for name, held in other.history.sized.items())
+        assert all(KEY in numbers for numbers in (*one.applied[1:], *other.applied[1:]))
         points = one.history.archive.series.tenant("acme", alone.at - 600, alone.at, alone.at)[2]["user", "ci"]
         assert [point.counts[0, ""] for point in points] == [2, 2]
-        one.history.stop()
+        for each in (one, other):
+            each.history.stop()
         later = open_history(alone.calls, 10, alone.clock, lambda: POLICIES, lambda _: None)
         assert later.open().keys() == {KEY, TENANT, project.name}
         server.kill()
