@@ -5,7 +5,7 @@ After a moment of quiet, per tenant and since the ledger was opened:
 1. sent = served + refused + rejected + upstream_error + aborted, by the fairness API (exact for every tenant) and, over
    all tenants, by the metrics.
 2. The upstream's own record agrees: all that was served arrived there, and nothing that was refused did.
-3. In flight is 0, and as many sockets are open as at the start.
+3. In flight is 0, and as many sockets are open as at the start; those to a shared store come when they are needed.
 4. No answer was a 500 of the gateway's own, and no traceback was printed.
 
 Of a gateway that has ended only its log, its stderr and the upstream's record are left: `balance_ended` goes by these.
@@ -72,7 +72,7 @@ class Ledger:
         self._before = Books.read(gateway)
         self._arrived = Counter(up.by_tenant() if up else ())
         self._logged = len(gateway.log_lines())
-        self._sockets = gateway.sockets()
+        self._sockets = gateway.sockets() + _stored(gateway)
         self._sent: Counter[str] = Counter()
         self._rejected = 0
         #: Second attempts that the gateway may have made at the upstream (stale connections).
@@ -169,6 +169,12 @@ class Ledger:
         arrived = self._up.by_tenant()[tenant] - self._arrived[tenant]
         most = row["served"] + row["upstream_error"] + row["aborted"] + self.retries + self.turned_back
         assert row["served"] <= arrived <= most, f"{tenant}: {arrived} arrived, {dict(row)}"
+
+
+def _stored(gateway: Gateway) -> int:
+    """Return how many connections to a shared store a gateway may make."""
+    store = gateway.config.get("store", {})
+    return int(store.get("max_connections", 4)) if store.get("url", "memory:") != "memory:" else 0
 
 
 @contextlib.asynccontextmanager
