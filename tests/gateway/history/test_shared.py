@@ -25,7 +25,7 @@ from policies.request import Kind, Principal
 from policies.units import SECOND
 from tests.clock import StandingClock
 from tests.gateway.history.kept import BEGIN, DAY, POLICIES, Kept
-from tests.wire.redis import RedisServer
+from tests.wire.redis import RedisCluster, RedisServer
 
 __all__: list[str] = []
 
@@ -56,7 +56,11 @@ class Together:
     """Some processes on one store, and the time they share."""
 
     def __init__(
-        self, server: RedisServer, count: int = 2, policies: PolicySet = POLICIES, lease_ms: int = LEASE_MS
+        self,
+        server: RedisServer | RedisCluster,
+        count: int = 2,
+        policies: PolicySet = POLICIES,
+        lease_ms: int = LEASE_MS,
     ) -> None:
         self.calls = Calls(StoreSection(url=server.url))
         self.clock = StandingClock(BEGIN * SECOND)
@@ -265,6 +269,23 @@ def test_what_is_old_goes(both: Together) -> None:
         assert pasts.of_tenant("minted") == []
         assert [number for number, _ in pasts.of_tenant("fresh")] == [4, 5]
         assert [number for number, _ in pasts.of_tenant("acme")] == [2, 3]
+
+
+def test_on_a_cluster(redis_cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same, with records spread over its servers."""
+    monkeypatch.setattr(keeper, "_BEYOND", 1)
+    both = Together(redis_cluster)
+    both.use(7)
+    both.use(2, limit="share")
+    both.to(both.at + 600)
+    _, found = both.processes[0].history.archive.series.tenants(BEGIN, both.at, both.at)
+    assert found == {}  # nobody told of tenants
+    _, _, lines = both.processes[1].history.archive.series.tenant("acme", BEGIN, both.at, both.at)
+    assert [point.counts for point in lines["user", "ci"]] == [{(0, ""): 7}, {(8, "share"): 2}]
+    assert all(one.history.warnings() == [] for one in both.processes)
+    assert sum(server.ask("DBSIZE") > 0 for server in redis_cluster.servers) > 1
+    for one in both.processes:
+        one.history.stop()
 
 
 def test_one_that_is_slow_is_waited_for(both: Together) -> None:
