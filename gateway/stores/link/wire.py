@@ -30,7 +30,7 @@ MOST_OUTSTANDING = 1_000
 def once_read(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *args: object) -> None:
     """Call back once what has arrived by now has been read.
 
-    A loop that was busy within one read finds timers due whose replies lie in another socket; uvloop runs timers first. A
+    A loop busy within one read finds timers due whose replies lie in another socket, and uvloop runs timers first. A
     slow gateway must not take a store for one.
     """
     loop.call_soon(loop.call_soon, callback, *args)
