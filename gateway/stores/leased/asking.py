@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gateway.stores.leased.ledger import Asked, Claim, Ledger, batches
+from gateway.stores.leased.ledger import MOST, Asked, Claim, Ledger, batches
 from gateway.stores.leased.places import Place
 from gateway.stores.leased.pockets import Pocket
 from gateway.stores.leased.waiting import Desk, Turns, Waiter
@@ -102,7 +102,8 @@ class Asking:
         for place in self.active_places:
             place.give_up()
             self.queue_place(place)
-        self.flush()
+        while self._pockets or self._places:
+            self.flush()
 
     def _later(self) -> None:
         if not self._soon:
@@ -110,14 +111,17 @@ class Asking:
             self._turns.call_soon(self.flush)
 
     def flush(self) -> None:
-        """Send what is queued."""
+        """Send what is queued: in each turn so much that nobody is held up, and enough that it does not grow."""
         self._soon = False
-        pockets, self._pockets = self._pockets, []
-        places, self._places = self._places, []
+        most = max(MOST, len(self._pockets) // 4, len(self._places) // 4)
+        pockets, self._pockets = self._pockets[:most], self._pockets[most:]
+        places, self._places = self._places[:most], self._places[most:]
         for batch in batches(pockets):
             self._lease(batch)
         for seated in batches(places):
             self._seat(seated)
+        if self._pockets or self._places:
+            self._later()
 
     def _lease(self, batch: list[Pocket]) -> None:
         now = self._now()

@@ -18,7 +18,7 @@ from policies.units import Micros
 
 __all__ = ["SLICE", "Rounds"]
 
-SLICE: Micros = 400
+SLICE: Micros = 300
 #: Pockets looked at between two readings of the clock.
 _AT_ONCE = 16
 
@@ -51,7 +51,6 @@ class Rounds:
                 break
         else:
             self._work = None
-        self._asking.flush()
 
     def _round(self, now: Micros) -> Iterator[None]:
         """Look at everything, with a pause every few."""

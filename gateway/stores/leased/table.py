@@ -22,7 +22,7 @@ __all__ = ["Table"]
 
 #: Pockets looked at for each new key, and at each sweep.
 SWEEP_PER_KEY = 4
-SWEEP_PER_TICK = 200
+SWEEP_PER_TICK = 100
 
 
 class Table:

@@ -23,8 +23,8 @@ from policies.units import SECOND, Micros
 
 __all__ = ["Desk", "LoopTurns", "Timer", "Turns", "Waiter"]
 
-#: Waiters resumed before the loop has its turn.
-AT_ONCE = 16
+#: Waiters resumed before the loop has its turn; of a long line this part, or a busy loop would never get through it.
+AT_ONCE, PART = 8, 8
 
 
 class Timer(Protocol):
@@ -138,7 +138,7 @@ class Desk:
     def _serve(self) -> None:
         self._serving = True
         line = self._line
-        for _ in range(min(AT_ONCE, len(line))):
+        for _ in range(min(len(line), max(AT_ONCE, len(line) // PART))):
             waiter, known = line.popleft()
             if waiter.over or (known and self.again(waiter, self._now())):
                 continue
