@@ -4,7 +4,7 @@
   2 classify   route, class
   3 except     the effective quotas, inside the plan
   4 rank       priority, reserve and cost, inside the plan
-  5 admit      plan -> take -> judge -> verdict; `ask` goes so far as the plan, where a store has to be asked first
+  5 admit      plan -> take -> judge -> verdict; before the take the store is asked, where it is not in this process
   6 forward or refuse   (proxy/)
   7 settle     seats released, charge given back unless the head was sent
   8 record     counted once
@@ -23,12 +23,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import overload
 
 from gateway.clock import Clock
-from gateway.ports import Ask, AskStore, Decision, Meter, Recorder, Rejection, Resolution, Resolver, Store
+from gateway.ports import Ask, AskStore, Decision, Meter, Recorder, Rejection, Resolver, Store
 from policies.admit import Planner, judge
-from policies.charge import Plan
 from policies.classify import Classifier
 from policies.cost import UNMATCHED
 from policies.policy import Mode, PolicySet, Sized
@@ -37,7 +36,7 @@ from policies.settle import corrections, own_outcome
 from policies.units import SECOND, Micros
 from policies.verdict import Outcome
 
-__all__ = ["Pipeline"]
+__all__ = ["Pending", "Pipeline"]
 
 _DAY: Micros = 86_400 * SECOND
 #: Plans of before that are let go of in one tick; it takes about 0.1 ms.
@@ -45,29 +44,22 @@ _PLANS_PER_TICK = 200
 _NO_FACTS = RequestFacts(method="", path="", address="")
 
 
-class _Found(NamedTuple):
-    """What stages 1 to 4 make of a request; no plan where nobody can say who sent it."""
+class Pending:
+    """A request that waits for the store, by `Pipeline.decide`; called, it takes the wish back."""
 
-    facts: RequestFacts
-    now: Micros
-    resolution: Resolution
-    principal: Principal
-    cls: Class
-    route: int
-    raised: bool
-    plan: Plan | None
+    __slots__ = ("_take_back", "cls", "now", "principal", "route")
 
-
-class _Pending:
-    """Takes back what was asked of the store for a request, of which it is known who sent it."""
-
-    __slots__ = ("_take_back", "found")
-
-    def __init__(self, take_back: Callable[[], None], found: _Found) -> None:
+    def __init__(
+        self, take_back: Callable[[], None], principal: Principal, cls: Class, route: int, now: Micros
+    ) -> None:
         self._take_back = take_back
-        self.found = found
+        self.principal = principal
+        self.cls = cls
+        self.route = route
+        self.now = now
 
     def __call__(self) -> None:
+        """Take the wish back."""
         self._take_back()
 
 
@@ -75,7 +67,7 @@ class Pipeline:
     """One for a process. `random` draws the jitter, in [0, 1)."""
 
     __slots__ = (
-        "_ask", "_ask_store", "_classifier", "_clock", "_found", "_meter", "_planner", "_policies", "_random",
+        "_ask", "_ask_store", "_classifier", "_clock", "_meter", "_planner", "_policies", "_random",
         "_recorder", "_renew_us", "_resolver", "_retired", "_shadow", "_store", "in_flight", "overlay",
     )  # fmt: skip
 
@@ -92,7 +84,6 @@ class Pipeline:
         self._resolve_by(resolver)
         self._store = store
         self._ask_store: AskStore | None = getattr(store, "ask", None)
-        self._found: _Found | None = None
         self._recorder = recorder
         self._clock = clock
         self._random = random
@@ -161,47 +152,44 @@ class Pipeline:
 
         What is returned takes the wish back. Whoever decides without asking gets what the posture says.
         """
-        if self._ask is not None:
-            pending = self._ask(headers, facts.address, resume)
-            if pending is not None:
-                return pending
-        if self._ask_store is None:
-            return None
-        found = self._find(facts, headers)
-        if found.plan is not None:
-            pending = self._ask_store(found.plan, found.now, resume)
-            if pending is not None:
-                return _Pending(pending, found)
-        # Whoever asked decides next, on the same call: nothing is found out twice.
-        self._found = found
-        return None
+        return None if self._ask is None else self._ask(headers, facts.address, resume)
 
-    def _find(self, facts: RequestFacts, headers: list[tuple[bytes, bytes]]) -> _Found:
-        """Do stages 1 to 4."""
+    @overload
+    def decide(self, facts: RequestFacts, headers: list[tuple[bytes, bytes]], request_id: str) -> Decision: ...
+
+    @overload
+    def decide(
+        self, facts: RequestFacts, headers: list[tuple[bytes, bytes]], request_id: str, resume: Callable[[], None]
+    ) -> Decision | Pending: ...
+
+    def decide(
+        self,
+        facts: RequestFacts,
+        headers: list[tuple[bytes, bytes]],
+        request_id: str,
+        resume: Callable[[], None] | None = None,
+    ) -> Decision | Pending:
+        """Decide one request: stages 1 to 5. `headers` have lower-case names.
+
+        Where the store has to be asked first, what is returned is `Pending`, and `resume` is called once it is time to
+        decide again. Without `resume` what the store does not know is decided by its posture.
+        """
         now = self._clock.now()
         resolution = self._resolver.resolve(headers, facts.address, preflight=facts.preflight)
         principal, rejection = resolution.principal, resolution.rejection
         if rejection is not None:
             if rejection.status >= 500 and not self._shadow:
-                return _Found(facts, now, resolution, principal, self._policies.default_class, UNMATCHED, raised=False,
-                              plan=None)  # fmt: skip
+                return self._silent(facts, rejection, request_id, resolution.posture)
             principal = _nobody(principal, facts)
         route = self._classifier.route(facts.method, facts.path)
         cls, raised = self._classifier.cls(principal, route, facts.asked_class)
         if now >= self._planner.valid_until:
             self._planner.renew(now)
         plan = self._planner.plan(principal, cls, route, facts.address, facts.method)
-        return _Found(facts, now, resolution, principal, cls, route, raised, plan)
-
-    def decide(self, facts: RequestFacts, headers: list[tuple[bytes, bytes]], request_id: str) -> Decision:
-        """Decide one request: stages 1 to 5. `headers` have lower-case names."""
-        found, self._found = self._found, None
-        if found is None or found.facts is not facts:
-            found = self._find(facts, headers)
-        _, now, resolution, principal, cls, route, raised, plan = found
-        rejection = resolution.rejection
-        if plan is None:
-            return self._silent(facts, rejection, request_id, resolution.posture)
+        if self._ask_store is not None and resume is not None:
+            take_back = self._ask_store(plan, now, resume)
+            if take_back is not None:
+                return Pending(take_back, principal, cls, route, now)
         decision = Decision(request_id, facts, principal, cls, route, now)
         decision.class_raise_attempt = raised
         reading = self._store.take(plan, now)
@@ -231,7 +219,7 @@ class Pipeline:
         self.settle(decision, own_outcome(rejection.status), rejection.status)
         return decision
 
-    def _silent(self, facts: RequestFacts, rejection: Rejection | None, request_id: str, posture: str) -> Decision:
+    def _silent(self, facts: RequestFacts, rejection: Rejection, request_id: str, posture: str) -> Decision:
         """Return the decision on a caller of whom nobody can be asked."""
         decision = self.undecided(facts, request_id)
         decision.rejection = rejection
@@ -241,12 +229,11 @@ class Pipeline:
     def undecided(self, facts: RequestFacts, request_id: str, pending: Callable[[], None] | None = None) -> Decision:
         """Return the decision, to be settled, on a request that ends before it is decided.
 
-        Whoever sent it is known if it waits for the store, which `pending` (from `ask`) tells.
+        Whoever sent it is known if it waits for the store, which `pending` tells.
         """
         self.in_flight += 1
-        if isinstance(pending, _Pending):
-            found = pending.found
-            return Decision(request_id, facts, found.principal, found.cls, found.route, found.now)
+        if isinstance(pending, Pending):
+            return Decision(request_id, facts, pending.principal, pending.cls, pending.route, pending.now)
         principal = Principal(Kind.REJECTED, REJECTED, facts.address)
         return Decision(request_id, facts, principal, self._policies.default_class, UNMATCHED, self._clock.now())
 

@@ -24,6 +24,7 @@ import logging
 import math
 from collections.abc import Callable
 
+from gateway.pipeline import Pending
 from gateway.ports import Decision, Headers, Rejection
 from gateway.proxy.answer import Answer, Asked
 from gateway.proxy.call import Sent
@@ -200,20 +201,24 @@ class Exchange:
         self._ask(facts, parsed)
 
     def _ask(self, facts: RequestFacts, parsed: Parsed) -> None:
-        """Decide, once nobody has to be asked any more: who sent it, then the store."""
+        """Decide, once nobody has to be asked any more who sent it."""
         self._pending = self._front.pipeline.ask(facts, self._head.headers, self._resume)
         if self._pending is None:
             self._decide(facts, parsed)
 
     def _resume(self) -> None:
-        """Go on. Whom to ask may have changed meanwhile, by a reload, and after the caller comes the store."""
+        """Go on. Whom to ask may have changed meanwhile, by a reload."""
         parsed, self._pending = self._parsed, None
         if parsed is not None and (facts := parsed.facts) is not None:
             self._run(lambda: self._ask(facts, parsed))
 
     def _decide(self, facts: RequestFacts, parsed: Parsed) -> None:
         front, rejection = self._front, parsed.rejection
-        decision = self._decision = front.pipeline.decide(facts, self._head.headers, parsed.request_id)
+        decision = front.pipeline.decide(facts, self._head.headers, parsed.request_id, self._resume)
+        if isinstance(decision, Pending):
+            self._pending = decision
+            return
+        self._decision = decision
         if not decision.forward:
             self._refuse(decision)
         elif rejection is not None:
