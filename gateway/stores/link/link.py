@@ -121,6 +121,7 @@ class Link(Owner):
             await node.stopped()
         self._terms.lookup.close()
         self._loop = None
+        self._up = False
 
     def changed(self, node: Node) -> None:
         """Tell the watchers if that changes whether the link is up."""

@@ -84,10 +84,10 @@ async def test_a_reply_cut_short_is_no_reply(proxy: FaultProxy) -> None:
 
 
 async def test_idle_it_finds_out_by_itself(proxy: FaultProxy) -> None:
-    """Nobody asks, and the store freezes: the link is down within a second."""
+    """Nobody asks, and the store freezes: the link is down soon, by a probe each half second."""
     async with linked(proxy.url) as link:
         proxy.freeze()
-        await until(lambda: not link.up, "the link is down", 1.2)
+        await until(lambda: not link.up, "the link is down", 2.0)
         assert link.cause == "timeout"
 
 

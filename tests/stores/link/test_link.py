@@ -139,6 +139,7 @@ async def test_stopping_answers_whoever_waits(proxy: FaultProxy) -> None:
         await link.stop()
         assert asked.result().kind == "down"
         assert run(link, ECHO, [A], b"x").result().kind == "down"
+        assert not link.up
 
 
 async def test_a_server_in_a_script_without_end_is_left_alone(redis_server: RedisServer) -> None:
