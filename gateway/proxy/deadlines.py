@@ -70,6 +70,10 @@ class Deadlines:
     def _file(self, due: Due, slot: int) -> None:
         due.filed = slot
         self._slots.setdefault(slot, {})[due] = None
+        self._run()
+
+    def _run(self) -> None:
+        """Have the timer running (rule 3)."""
         if self._handle is None:
             self._handle = self._loop.call_later(GRAIN, self._turn)
 
@@ -85,8 +89,8 @@ class Deadlines:
                     self._visit(standing.popitem()[0], now)
                 del self._slots[slot]
         finally:
-            if self._slots and self._handle is None:
-                self._handle = self._loop.call_later(GRAIN, self._turn)
+            if self._slots:
+                self._run()
 
     def _visit(self, due: Due, now: float) -> None:
         due.filed = 0
