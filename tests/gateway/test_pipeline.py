@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from gateway.pipeline import Pipeline
+from gateway.pipeline import Pending, Pipeline
 from gateway.ports import Decision, Headers, Rejection, Resolution
 from gateway.stores.memory import MemoryStore
+from policies.charge import Plan
 from policies.policy import Characteristic, Exemption, Match, Mode, Policy, PolicySet, Route
 from policies.request import Class, Kind, Principal, RequestFacts
 from policies.units import SECOND, Micros
@@ -307,3 +308,31 @@ def test_duration_of_the_decision_is_known() -> None:
     for _ in range(3):
         assert house.serve().decide_ns == 0
     assert house.serve().decide_ns == 3000
+
+
+def test_request_that_has_to_wait_for_the_store_is_not_decided(house: House) -> None:
+    """Nothing is taken or counted meanwhile; who leaves is known by then, who does not is decided anew."""
+    taken_back: list[str] = []
+
+    class Asked(MemoryStore):
+        waits = True
+
+        def ask(self, plan: Plan, now: Micros, resume: Callable[[], None]) -> Callable[[], None] | None:
+            return (lambda: taken_back.append(plan.credential)) if self.waits else None
+
+    store = Asked(POLICIES, 1000, EPOCH)
+    pipeline = Pipeline(POLICIES, ANSWERS, store, house.book, house.clock, lambda: 0.0)
+    facts = RequestFacts("GET", "/exports/x", "192.0.2.9")
+    pending = pipeline.decide(facts, [(b"who", b"batch")], "id-1", lambda: None)
+    assert isinstance(pending, Pending)
+    pending()
+    assert (store.keys, taken_back, pipeline.in_flight) == (0, ["bulk"], 0)
+    gone = pipeline.undecided(facts, "id-1", pending)
+    pipeline.settle(gone, Outcome.ABORTED, 0)
+    assert [(kept.principal.tenant, kept.cls) for kept in house.book.kept] == [("acme", Class.BATCH)]
+    # Whoever cannot wait, or need not, is decided.
+    assert pipeline.decide(facts, [(b"who", b"batch")], "id-2").forward
+    store.waits = False
+    decision = pipeline.decide(facts, [(b"who", b"batch")], "id-3", lambda: None)
+    assert isinstance(decision, Decision)
+    assert decision.forward

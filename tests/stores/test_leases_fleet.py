@@ -120,10 +120,12 @@ async def test_skewed_processes_admit_one_limit(redis_process: RedisServer, soak
         admitted = sum(one.admitted for one in fleet)
         assert sum(one.postured for one in fleet) == 0
         assert admitted <= rate + rate * (warm + passed) * 1.01 + 1
-        # What is in pockets, or flowed in since the last round, is not lost: it is no more than 0.3 s of the rate.
-        assert admitted >= rate + rate * (warm + passed) * 0.97 - 0.3 * rate - 4
+        # What is in pockets, or flowed in since the last round, is not lost: it is no more than 0.3 s of the rate. A
+        # machine that stands still for a moment loses some, so the short run is held to less.
+        assert admitted >= rate + rate * (warm + passed) * (0.97 if soak else 0.9) - 0.3 * rate - 4
         if rate == 1000:
-            assert sum(one.waits for one in fleet) - waited <= 5
+            # None at all in `test_leased_rounds.py`; here a round may come late.
+            assert sum(one.waits for one in fleet) - waited <= 0.02 * (admitted - before)
             assert sum(one.store.link.commands for one in fleet) - commands <= 0.05 * (admitted - before)
 
 
