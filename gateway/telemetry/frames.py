@@ -25,7 +25,7 @@ from gateway.telemetry.refusals import Refused
 from gateway.telemetry.tap import Tap, pour
 from policies.units import Micros
 
-__all__ = ["GROWING", "MOMENTARY", "Frame", "Inflow", "Outflow", "Process", "asked"]
+__all__ = ["GROWING", "ITS_OWN", "MOMENTARY", "Frame", "Inflow", "Outflow", "Process", "asked"]
 
 Frame = dict[str, Any]
 
@@ -36,6 +36,10 @@ MOMENTARY = (
 )  # fmt: skip
 #: Those that only grow.
 GROWING = ("store_errors", "overflow_requests")
+#: Those that are the same in every process, or of the parent: it answers for them itself.
+ITS_OWN = (
+    "key_quota", "starved_keys", "canary_ok", "workers", "worker_restarts", "instances", "config_last_reload_ok",
+)  # fmt: skip
 _PAGE = resource.getpagesize()
 
 

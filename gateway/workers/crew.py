@@ -187,7 +187,7 @@ class Crew:
         hand.heard = _now()
         match name:
             case "frame":
-                self._framed(hand, what)
+                self._count(hand, what)
                 if what["stalled_us"] > STALLED:
                     self._kill(hand, "its data plane stands still")
             case "serving":
@@ -198,6 +198,12 @@ class Crew:
                 answer.set_result(what[1])
             case "over":
                 self.ended += what
+
+    def _count(self, hand: Hand, frame: Frame) -> None:
+        try:
+            self._framed(hand, frame)
+        except Exception:  # noqa: BLE001 - a figure that cannot be counted must not cost a worker its pipe
+            _LOG.exception("what worker %d told could not be counted", hand.number)
 
     def _gone(self, hand: Hand) -> None:
         """Hear that the pipe of a worker has closed: it has ended, or is about to."""
@@ -225,6 +231,7 @@ class Crew:
             self._failures += 1
             if self._failures >= FAILURES:
                 self.hopeless = f"workers end before they serve ({how}): the lines above say why"
+                self.leave(at_once=True)
                 return
         steady = hand.served and _now() - hand.served >= STEADY
         before = self._waits.get(hand.number, 0.0)

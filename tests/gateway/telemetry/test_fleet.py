@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ from gateway.errors import GatewayError
 from gateway.stores.stream import Entry
 from gateway.telemetry import Telemetry
 from gateway.telemetry.fleet import Fleet
-from gateway.telemetry.frames import Inflow, Outflow
+from gateway.telemetry.frames import GROWING, ITS_OWN, MOMENTARY, Inflow, Outflow
+from gateway.telemetry.gauges import Gauges
 from gateway.telemetry.merged import MEANINGS, Merged
+from gateway.telemetry.metrics import Counters
 from gateway.telemetry.tap import Tap, pour
 from policies.units import SECOND
 from policies.verdict import Outcome
@@ -147,6 +150,12 @@ def test_gauges_have_a_meaning_over_processes(
     clock.at += 5 * SECOND
     assert merged.value(name) is None
     assert {name for name, _, _ in GAUGES} == set(MEANINGS)
+
+
+def test_whatever_is_measured_has_a_meaning_over_processes() -> None:
+    """A gauge or counter that is added later is sorted in here, or it would be missing where there are workers."""
+    assert {one.name for one in fields(Gauges)} == {*MOMENTARY, *GROWING, *ITS_OWN}
+    assert set(Counters.__slots__) == {"exempted", "posture"}
 
 
 def test_shares_and_store_are_those_of_the_workers(tmp_path: Path, clock: StoppedClock) -> None:

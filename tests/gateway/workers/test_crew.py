@@ -117,7 +117,22 @@ async def test_crew_that_never_served_gives_up(stage: Stage) -> None:
     stage.script = "sys.exit(3)"
     stage.crew.start()
     await until(lambda: not stage.crew.alive, "it gives up", 10)
+    assert stage.crew.check()[1]
     assert stage.crew.hopeless == "workers end before they serve (exit code 3): the lines above say why"
+
+
+async def test_frame_that_cannot_be_counted_costs_no_worker(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged; the worker goes on."""
+
+    def broken(_hand: object, _frame: object) -> None:
+        raise KeyError("counts")
+
+    stage.crew._framed = broken
+    stage.script = SERVES.replace("say('serving')", "say('frame', {'stalled_us': 0})\nsay('serving')")
+    stage.crew.start()
+    await until(lambda: stage.crew.serving == 1, "it serves", 10)
+    assert "could not be counted" in caplog.text
+    assert stage.lost == 0
 
 
 async def test_all_are_asked_and_faults_are_named(stage: Stage) -> None:
