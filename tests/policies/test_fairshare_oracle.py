@@ -29,7 +29,8 @@ def astray(pattern: Pattern, window: Window) -> float:
     """Return by how many share bursts, beyond 5 %, the worst tenant misses what exact max-min gives it.
 
     What is shared out is what was handed out in the window. A tenant's demand is what it offered, as far as its own
-    bucket, as it stood, let that through.
+    bucket, as it stood, let that through. The few tokens that are stored when the window begins are nobody's share:
+    whoever asks first may take them.
     """
     tenants = pattern.tenants
     seconds = WINDOW * SECOND
@@ -41,7 +42,8 @@ def astray(pattern: Pattern, window: Window) -> float:
     parts = exact_maxmin(demands, weights, sum(window.taken))
     level = max(float(part) / weight for part, weight in zip(parts, weights, strict=True)) / WINDOW
     return max(
-        (abs(taken - float(part)) - float(TOLERANCE * part)) / max(20.0, 0.25 * level * weight)
+        (max(taken - float(part) - window.stored, float(part) - taken) - float(TOLERANCE * part))
+        / max(20.0, 0.25 * level * weight)
         for taken, part, weight in zip(window.taken, parts, weights, strict=True)
     )
 
