@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
+from gateway.config.store_url import read_store_url
 from gateway.ports import Store
+from gateway.stores.leased.ledger import Asked, Claim, LinkLedger
 from gateway.stores.leased.pockets import IDLE, ROUND
-from gateway.stores.link import StoreFault
+from gateway.stores.leased.waiting import LoopTurns
+from gateway.stores.link import Answer, Link, StoreFault
 from policies.charge import NEVER, Refusal
+from policies.kernels.lease import Want
 from policies.policy import PolicySet
 from policies.units import SECOND, Micros
 from tests.clock import StandingClock
@@ -196,3 +201,68 @@ def test_configured_keys_outlive_a_flood_and_go_after_a_reload() -> None:
     small.store.rebuild(policy_set(), small.clock.at)
     small.rest(ROUND)
     assert small.store.keys == 0
+
+
+def test_refusal_tells_what_is_here_and_not_what_others_are_owed(house: House) -> None:
+    """While a bucket is left alone its tokens are no caller's: `r` is what is held (contract, section 6)."""
+    house.many(1500, key(1000, 1000))
+    house.clock.at += ROUND
+    reading = house.store.take(key(1000, 1000), house.clock.at)
+    assert reading.refused
+    assert reading.tokens == (0.0,)
+
+
+def test_overflowing_give_back_and_unheard_replies(house: House) -> None:
+    """What overflowed is not given back to anybody, and a reload settles what was never touched again."""
+    small = House(StandingClock(EPOCH), max_keys=1)
+    plans = [plan(charge("key", 10, 5, bucket=f"address={number}"), backstop=False) for number in range(3)]
+    for one in plans:
+        small.many(1, one)
+    reading = small.store.take(plans[0], EPOCH)
+    small.store.give_back(plans[2], EPOCH, reading)
+    small.store.give_back(plans[0], EPOCH, reading)
+    assert small.store.overflow_requests >= 2
+    assert small.store.backstop_part() == small.store.processes() == 1
+
+
+def test_nobody_is_asked_by_rounds_while_the_store_is_known_to_be_down(house: House) -> None:
+    """What is held is spent, demand is noted, and nothing is sent that nobody would answer."""
+    for _ in range(10):
+        house.many(10, key(100, 100))
+        house.rest(ROUND // 5)
+    calls = house.ledger.calls
+    house.ledger.up = False
+    for _ in range(10):
+        house.many(1, key(100, 100))
+        house.rest(ROUND)
+    assert house.ledger.calls == calls
+    assert house.admitted > 100
+
+
+def test_before_the_loop_nobody_waits() -> None:
+    """A store that was not started calls nobody, and says so to whoever would wait."""
+    turns = LoopTurns()
+    assert turns.call_soon(lambda: None) is None
+    with pytest.raises(RuntimeError, match="before it was started"):
+        turns.call_later(1.0, lambda: None)
+
+
+@pytest.mark.parametrize("reply", [None, b"", b"\0" * 47, 7, [b"x"]])
+def test_reply_of_another_shape_is_a_fault(reply: object) -> None:
+    """It is counted as no answer; a late one is dropped."""
+
+    class Talking:
+        up = True
+        address = read_store_url("redis://127.0.0.1")
+
+        def run(self, script: object, keys: object, args: object, answer: Answer, _: int, late: object = None) -> None:
+            answer(reply)
+            if callable(late):
+                late(reply)
+
+    ledger = LinkLedger(cast("Link", Talking()), 1, DEADLINE)
+    told: list[object] = []
+    ledger.lease([Asked(b"{a}", 1.0, 1.0, Want())], 1.0, told.append, told.append)
+    ledger.seat([Claim(b"{a}", 0, 1, 1)], told.append)
+    assert [fault.kind for fault in told if isinstance(fault, StoreFault)] == ["protocol"] * 2
+    assert len(told) == 2

@@ -131,3 +131,18 @@ def test_idle_places_are_forgotten(two: tuple[House, House]) -> None:
     first.turns.settle()
     other.many(9, seated(10))
     assert other.admitted == 9
+
+
+def test_seats_taken_without_the_store_are_told_when_it_is_back(two: tuple[House, House]) -> None:
+    """Whoever a posture let in holds its seat like anybody else, as soon as the store hears of it."""
+    first, other = two
+    first.ledger.up = False
+    for _ in range(4):
+        first.store.occupy(seated(10), first.clock.at)
+    first.rest(SECOND, other)
+    first.ledger.up = True
+    first.rest(2 * ROUND, other)
+    other.many(10, seated(10))
+    assert other.admitted == 6
+    assert first.store.in_use("tenant=acme") == 4
+    assert first.store.in_use("nobody") == 0

@@ -51,6 +51,11 @@ class Asking:
         self.active: list[Pocket] = []
         self.active_places: list[Place] = []
 
+    @property
+    def up(self) -> bool:
+        """False while nobody would answer."""
+        return self._ledger.up
+
     def wish(self, pocket: Pocket, charge: Charge, waiter: Waiter | None) -> None:
         """Ask for what a charge lacks, in the next turn at the latest; without a waiter nobody is told."""
         side = pocket.low if charge.low else pocket.high
@@ -68,9 +73,7 @@ class Asking:
         """Ask for one seat more."""
         waiter.left += 1
         place.waiters.append(waiter)
-        if not place.active:
-            place.active = True
-            self.active_places.append(place)
+        self.look_after_place(place)
         self.queue_place(place)
 
     def look_after(self, pocket: Pocket) -> None:
@@ -78,6 +81,12 @@ class Asking:
         if not pocket.active:
             pocket.active = True
             self.active.append(pocket)
+
+    def look_after_place(self, place: Place) -> None:
+        """Have rounds look at a place."""
+        if not place.active:
+            place.active = True
+            self.active_places.append(place)
 
     def queue(self, pocket: Pocket) -> None:
         """Let the next flush ask for a pocket."""

@@ -67,7 +67,7 @@ class Rounds:
 
     def _look_at(self, pocket: Pocket, now: Micros) -> None:
         asking = self._asking
-        if pocket.turn(now):
+        if pocket.turn(now) and asking.up:
             asking.queue(pocket)
         if pocket.lapsed(now):
             pocket.active = False
@@ -76,7 +76,7 @@ class Rounds:
 
     def _look_at_place(self, place: Place, now: Micros) -> None:
         asking = self._asking
-        if place.due(now):
+        if asking.up and place.due(now):
             asking.queue_place(place)
         if place.idle(now):
             place.active = False

@@ -311,7 +311,9 @@ class LeasedStore:
     def occupy(self, plan: Plan, now: Micros) -> None:
         """Count the seats of a plan that was admitted without the store, until their `release`."""
         for seat in plan.seats:
-            (self._places.get(seat.holder) or self._table.place(seat)).take(now)
+            place = self._places.get(seat.holder) or self._table.place(seat)
+            place.take(now)
+            self._asking.look_after_place(place)
 
     def in_use(self, holder: str) -> int:
         """Return how many seats of a holder are taken here, whoever let them in."""
@@ -376,5 +378,6 @@ def _count(plan: Plan, now: Micros, found: list[Pocket], tokens: list[RequestUni
             side = pocket.high
             left = side.units + pocket.low.units
         side.asked += charge.cost
-        left += side.rest + pocket.rate_us * (now - pocket.at)
+        if now >= side.dry_until:
+            left += side.rest + pocket.rate_us * (now - pocket.at)
         tokens.append(left if left < pocket.burst else pocket.burst)  # noqa: FURB136 - min() is a call
