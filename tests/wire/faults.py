@@ -219,7 +219,9 @@ class FaultProxy:
         pair = _Pair(self, writer, back)
         self._pairs.add(pair)
         try:
-            await asyncio.gather(self._pump(pair, reader, back, front=False), self._pump(pair, back_reader, writer))
+            # asyncio reports a handler that was cancelled; this one is, when the proxy ends.
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.gather(self._pump(pair, reader, back, front=False), self._pump(pair, back_reader, writer))
         finally:
             self._pairs.discard(pair)
             pair.close()

@@ -21,7 +21,7 @@ from functools import partial
 from gateway.config.sections import StoreSection
 from gateway.stores.link.call import Call
 from gateway.stores.link.dial import DIAL_SECONDS, Place, log_in, reach
-from gateway.stores.link.faults import ErrorReply, StoreFault, of_exception, of_reply
+from gateway.stores.link.faults import UNREACHABLE, ErrorReply, StoreFault, of_exception, of_reply
 from gateway.stores.link.link import NO_SERVER, SLOTS, Link, slot_of
 from gateway.stores.link.node import Node
 from gateway.stores.link.wire import MOST_OUTSTANDING, Wire
@@ -192,7 +192,7 @@ class ClusterLink(Link):
                     if (fault := await log_in(made, self._terms)) is not None:
                         return fault
                 return await wire.request(_WORDS)
-        except (OSError, UnicodeError) as error:
+        except UNREACHABLE as error:
             return of_exception(error)
         finally:
             if made is not None:

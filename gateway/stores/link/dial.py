@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from gateway.stores.link.faults import KINDS, ErrorReply, StoreFault, of_exception, of_reply
+from gateway.stores.link.faults import KINDS, UNREACHABLE, ErrorReply, StoreFault, of_exception, of_reply
 from gateway.stores.link.lookup import Lookup
 from gateway.stores.link.tally import Tally
 from gateway.stores.link.wire import Wire
@@ -88,7 +88,7 @@ async def connect(
             return await _greet(wire, terms, probe)
     except NotFoundError as error:
         return error.fault
-    except (OSError, UnicodeError) as error:
+    except UNREACHABLE as error:
         if wire is not None:
             wire.drop(StoreFault("timeout", "the store took too long to answer"))
         return of_exception(error)

@@ -12,7 +12,7 @@ import socket
 import ssl
 from typing import NamedTuple
 
-__all__ = ["DROPPING", "KINDS", "STORE_WIDE", "ErrorReply", "StoreFault", "of_exception", "of_reply"]
+__all__ = ["DROPPING", "KINDS", "STORE_WIDE", "UNREACHABLE", "ErrorReply", "StoreFault", "of_exception", "of_reply"]
 
 #: Every kind there is, with what it means.
 KINDS = {
@@ -42,6 +42,9 @@ DROPPING = frozenset({"readonly", "loading", "masterdown", "clusterdown", "busy"
 
 #: A reply of these is about the whole store, and opens the circuit if it repeats; of others, about that one record.
 STORE_WIDE = DROPPING | {"oom", "auth"}
+
+#: What making a connection may raise; also of hosts and ports that are none, as a server may name them.
+UNREACHABLE = (OSError, ValueError, OverflowError)
 
 _CODES = {
     "READONLY": "readonly",
@@ -103,7 +106,7 @@ def of_exception(error: BaseException) -> StoreFault:
     if isinstance(error, ssl.SSLError):
         why = getattr(error, "reason", None) or "the connection was closed"
         return StoreFault("tls", f"the TLS handshake with the store failed: {why}")
-    if isinstance(error, socket.gaierror | UnicodeError):
+    if isinstance(error, socket.gaierror | ValueError):
         return StoreFault("dns", "the name of the store's host does not resolve")
     if isinstance(error, TimeoutError):
         return StoreFault("timeout", "the store took too long to connect")

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from gateway.config.sections import StoreSection
 from gateway.stores.link.dial import NotFoundError, Place, log_in, reach
-from gateway.stores.link.faults import ErrorReply, StoreFault, of_exception, of_reply
+from gateway.stores.link.faults import UNREACHABLE, ErrorReply, StoreFault, of_exception, of_reply
 from gateway.stores.link.link import Link
 from gateway.stores.link.node import Node
 from gateway.stores.link.wire import Wire
@@ -99,7 +99,7 @@ class SentinelLink(SingleLink):
                     return fault
                 words = (b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", self.address.service.encode())
                 return _place(await wire.request(words))
-        except (OSError, UnicodeError) as error:
+        except UNREACHABLE as error:
             return of_exception(error)
         finally:
             if wire is not None:

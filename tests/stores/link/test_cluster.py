@@ -12,7 +12,8 @@ from gateway.config.sections import StoreSection
 from gateway.stores.link import Link
 from gateway.stores.link.link import SLOTS, slot_of
 from gateway.stores.link.sync import open_client
-from tests.stores.link.linked import INCR, NAMES, call, linked, run
+from tests.stores.link.linked import INCR, NAMES, call, linked, run, up
+from tests.wire.faults import FaultProxy
 from tests.wire.redis import RedisCluster, RedisServer
 from tests.wire.waiting import until
 
@@ -138,6 +139,23 @@ async def test_a_failover_under_load_is_followed(cluster: RedisCluster) -> None:
         await until(lambda: link.connections == 3, "the dead one is left", 3.0)
     first.start()
     await until(lambda: first.ask("ROLE")[0] == b"slave", "the old one is a replica", 5.0)
+
+
+async def test_a_place_that_is_none_is_no_end(redis_server: RedisServer) -> None:
+    """A server that sends us where nobody can be: the call fails by kind, and others go on."""
+    with FaultProxy(redis_server.address) as proxy:
+        slots = b"*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$9\r\n127.0.0.1\r\n:%d\r\n$1\r\nx\r\n" % proxy.port
+        proxy.rewrite(lambda reply: slots if b"cluster support" in reply else reply)
+        async with linked(f"redis+cluster://127.0.0.1:{proxy.port}") as link:
+            assert await run(link, INCR, [name_at(0)], b"x") == [1, b"x"]
+            for place in (b"127.0.0.1:99999", b"no\0where:1", b":1"):
+                moved = b"-MOVED 1 %b\r\n" % place
+                proxy.rewrite(lambda _, moved=moved: moved, fresh=False)  # type: ignore[misc]  # one of its own
+                assert (await run(link, INCR, [name_at(0)], b"x", within=0.5)).kind in {"refused", "dns", "error"}
+                proxy.rewrite(None, fresh=False)
+                await until(lambda: len(link.nodes()) == 1, "the map is known again", 3.0)
+                await up(link)
+                assert isinstance(await run(link, INCR, [name_at(0)], b"x"), list)
 
 
 async def test_seeds_that_are_no_cluster_are_told(redis_server: RedisServer) -> None:

@@ -70,6 +70,8 @@ def test_what_a_server_says_is_shown_short_and_plain() -> None:
         (OSError(113, "No route to host"), "refused"),
         (socket.gaierror(-2, "Name or service not known"), "dns"),
         (UnicodeError("label too long"), "dns"),
+        (ValueError("embedded null byte"), "dns"),
+        (OverflowError("port must be 0-65535"), "refused"),
         (TimeoutError(), "timeout"),
         (ConnectionResetError(), "reset"),
         (ssl.SSLCertVerificationError("certificate verify failed"), "tls"),
