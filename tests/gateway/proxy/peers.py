@@ -16,7 +16,8 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
 from tests.gateway.proxy.house import A
-from tests.gateway.proxy.wired import Wired, wired
+from tests.gateway.proxy.served import Served
+from tests.gateway.proxy.shells import Shell, behind
 from tests.wire.caller import request
 
 __all__ = ["HANDSHAKE", "JSON", "UPGRADE", "Peer", "T", "both", "closed", "denied", "opening"]
@@ -65,23 +66,23 @@ class Peer:
 
 
 @contextlib.asynccontextmanager
-async def both(tmp_path: Path, **config: Any) -> AsyncIterator[tuple[Wired, Peer]]:
+async def both(tmp_path: Path, shell: Shell = "lane", **config: Any) -> AsyncIterator[tuple[Served, Peer]]:
     """Run an upstream and a gateway in front of it."""
     peer = Peer()
     async with serve(peer.handle, "127.0.0.1", 0, process_request=peer.look, subprotocols=None) as server:
         peer.listens(server)
         config.setdefault("quota", "1000/s burst 1000")
-        async with wired(tmp_path, peer.address, **config) as gateway:
+        async with behind(shell, tmp_path, peer.address, **config) as gateway:
             yield gateway, peer
 
 
-def opening(gateway: Wired, target: str = "/live", token: str = T, **more: Any) -> connect:
+def opening(gateway: Served, target: str = "/live", token: str = T, **more: Any) -> connect:
     """Return a connection to be opened."""
     fields = {"Authorization": f"Bearer {token}", **more.pop("fields", {})}
     return connect(f"ws://{gateway.address}{target}", additional_headers=fields, proxy=None, **more)
 
 
-async def denied(gateway: Wired, **more: Any) -> Response:
+async def denied(gateway: Served, **more: Any) -> Response:
     """Return what a handshake was answered instead."""
     with pytest.raises(websockets.InvalidStatus) as refusal:
         await opening(gateway, **more)

@@ -47,23 +47,6 @@ async def test_early_answer_is_not_lost_to_a_reset(tmp_path: Path, origin: Origi
 
 
 @on_both_loops
-async def test_small_unwanted_body_keeps_the_connection(tmp_path: Path, origin: Origin) -> None:
-    """A refused request with a flight of body at most costs no connection."""
-    async with wired(tmp_path, origin, quota="1/h burst 1") as gateway, await Caller.connect(gateway.address) as caller:
-        await caller.send(request("POST", token=T, body=b"x" * 1000))
-        assert (await caller.response()).status == 200
-        head = (POST + "Content-Length: 1000\r\n\r\n").encode()
-        await caller.send(head)
-        answer = await caller.response()
-        assert (answer.status, answer.header("connection")) == (429, None)
-        await caller.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".ljust(1000))
-        await caller.send(GOOD)
-        assert (await caller.response()).status == 429
-        assert len(gateway.books.settled) == 3
-    assert len(origin.seen) == 1
-
-
-@on_both_loops
 async def test_answer_nobody_takes_does_not_hold_a_closed_connection(tmp_path: Path, origin: Origin) -> None:
     """After our last word a caller that takes nothing is cut."""
     origin.on("/", Answer(body=b"x" * 3_000_000))

@@ -70,17 +70,6 @@ async def test_fault_in_later_octets_waits_for_the_answer_before(tmp_path: Path,
 
 
 @on_both_loops
-async def test_whole_request_sent_octet_by_octet_is_the_same(tmp_path: Path, origin: Origin) -> None:
-    """However the octets are cut, the request is one, and its body arrives whole."""
-    async with wired(tmp_path, origin, quota=PLENTY) as gateway:
-        for chunked in (False, True):
-            async with await Caller.connect(gateway.address) as caller:
-                await caller.send(request("POST", "/x?y", token=T, body=b"12345", chunked=chunked), split=1)
-                assert (await caller.response()).status == 200
-    assert [(seen.target, bytes(seen.body)) for seen in origin.seen] == [(b"/x?y", b"12345")] * 2
-
-
-@on_both_loops
 async def test_trailers_never_become_fields(tmp_path: Path, origin: Origin) -> None:
     """A trailer named like a credential, a host or a length is dropped (rule 2)."""
     head = f"POST /x HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {T}\r\nTransfer-Encoding: chunked\r\n\r\n".encode()

@@ -55,19 +55,6 @@ async def test_refusal_is_one_write(tmp_path: Path, origin: Origin) -> None:
 
 
 @on_both_loops
-async def test_body_that_comes_before_its_turn_waits(tmp_path: Path, origin: Origin) -> None:
-    """Whole or in part, known length or chunked, it arrives once the request does, in order."""
-    origin.on("/slow", Answer(delay=0.2))
-    async with wired(tmp_path, origin, quota=PLENTY) as gateway, await Caller.connect(gateway.address) as caller:
-        await caller.send(request(target="/slow", token=T) + request("POST", "/1", token=T, body=b"a" * 1000))
-        await caller.send(request("POST", "/2", token=T, body=b"b" * 1000, chunked=True)[:-200])
-        await asyncio.sleep(0.05)
-        await caller.send(request("POST", "/2", token=T, body=b"b" * 1000, chunked=True)[-200:])
-        assert [(await caller.response()).status for _ in range(3)] == [200] * 3
-    assert [bytes(seen.body) for seen in origin.seen] == [b"", b"a" * 1000, b"b" * 1000]
-
-
-@on_both_loops
 async def test_100_is_sent_once_and_only_if_it_is_waited_for(tmp_path: Path, origin: Origin) -> None:
     """Once the request head is with the upstream; not to a body that has come, nor to HTTP/1.0."""
     expecting = POST + "Expect: 100-continue\r\nContent-Length: 5\r\n\r\n"

@@ -1,9 +1,8 @@
-"""A WebSocket through the lane and the app, with `websockets` as caller and as upstream."""
+"""A WebSocket through the app, the lane in front of it or not, with `websockets` as caller and as upstream."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -11,25 +10,23 @@ from typing import Any
 
 import pytest
 from websockets.asyncio.server import ServerConnection
-from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 from websockets.typing import Subprotocol
 
 from gateway.pipeline import Pipeline
-from gateway.proxy.upgrade import Socket
 from tests.gateway.proxy.house import B
 from tests.gateway.proxy.peers import HANDSHAKE, JSON, UPGRADE, T, both, closed, denied, opening
-from tests.gateway.proxy.reach import on_both_loops, until
-from tests.gateway.proxy.wired import wired
+from tests.gateway.proxy.reach import until
+from tests.gateway.proxy.shells import Shell, behind, every_shell
 from tests.wire.caller import Caller, call, request
 
 __all__: list[str] = []
 
 
-@on_both_loops
-async def test_frames_pass_both_ways(tmp_path: Path) -> None:
+@every_shell
+async def test_frames_pass_both_ways(tmp_path: Path, shell: Shell) -> None:
     """Text and octets, long and short, arrive as they were sent; one request is counted, as served."""
-    async with both(tmp_path) as (gateway, peer):
+    async with both(tmp_path, shell) as (gateway, peer):
         async with opening(gateway, "/live%2Fa?b=c&d") as caller:
             for message in ("grüße", b"\x00\xff", "", b"", "x" * 900_000):
                 await caller.send(message)
@@ -50,10 +47,10 @@ async def test_frames_pass_both_ways(tmp_path: Path) -> None:
     assert headers["host"] == peer.address.removeprefix("http://")
 
 
-@on_both_loops
-async def test_subprotocol_is_the_upstreams_choice(tmp_path: Path) -> None:
+@every_shell
+async def test_subprotocol_is_the_upstreams_choice(tmp_path: Path, shell: Shell) -> None:
     """What the caller offers is offered, and what the upstream chose is told."""
-    async with both(tmp_path) as (gateway, peer):
+    async with both(tmp_path, shell) as (gateway, peer):
 
         def choose(connection: ServerConnection, asked: Request) -> None:
             connection.protocol.available_subprotocols = [Subprotocol("b")]
@@ -64,10 +61,10 @@ async def test_subprotocol_is_the_upstreams_choice(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("code", "reason"), [(1000, ""), (1001, "bye"), (3000, "mine"), (4999, "é" * 20)])
-@on_both_loops
-async def test_closes_pass_both_ways(tmp_path: Path, code: int, reason: str) -> None:
+@every_shell
+async def test_closes_pass_both_ways(tmp_path: Path, shell: Shell, code: int, reason: str) -> None:
     """Code and reason of whoever closes reach the other side."""
-    async with both(tmp_path) as (gateway, peer):
+    async with both(tmp_path, shell) as (gateway, peer):
         caller = await opening(gateway)
         await caller.close(code, reason)
         await until(lambda: bool(peer.closes))
@@ -85,27 +82,10 @@ async def test_closes_pass_both_ways(tmp_path: Path, code: int, reason: str) -> 
         assert [end[:2] for end in gateway.books.ends] == [("served", 101)] * 2
 
 
-@on_both_loops
-async def test_vanished_sides(tmp_path: Path) -> None:
-    """A caller that vanished leaves 1001 behind, an upstream that vanished 1014."""
-    async with both(tmp_path) as (gateway, peer):
-        caller = await opening(gateway)
-        caller.transport.abort()
-        await until(lambda: bool(peer.closes))
-        assert peer.closes == [(1001, "")]
-
-        async def vanish(connection: ServerConnection) -> None:
-            connection.transport.abort()
-
-        peer.play = vanish
-        assert await closed(await opening(gateway)) == (1014, "")
-        await gateway.settled(2)
-
-
-@on_both_loops
-async def test_refusals_come_before_the_upgrade(tmp_path: Path) -> None:
+@every_shell
+async def test_refusals_come_before_the_upgrade(tmp_path: Path, shell: Shell) -> None:
     """A spent key is 429 with its limit, a bad credential 401, and the upstream sees neither."""
-    async with both(tmp_path, quota="1/h burst 1") as (gateway, peer):
+    async with both(tmp_path, shell, quota="1/h burst 1") as (gateway, peer):
         async with opening(gateway):
             pass
         refused = await denied(gateway)
@@ -117,10 +97,10 @@ async def test_refusals_come_before_the_upgrade(tmp_path: Path) -> None:
     assert len(peer.seen) == 1
 
 
-@on_both_loops
-async def test_tenant_has_so_many_open(tmp_path: Path) -> None:
+@every_shell
+async def test_tenant_has_so_many_open(tmp_path: Path, shell: Shell) -> None:
     """One more than `max_per_tenant` is 429, costs nothing, and another tenant is not concerned."""
-    async with both(tmp_path, websocket="max_per_tenant = 2") as (gateway, peer):
+    async with both(tmp_path, shell, websocket="max_per_tenant = 2") as (gateway, peer):
         first, second = await opening(gateway), await opening(gateway)
         refused = await denied(gateway)
         assert (refused.status_code, refused.headers["evenhand-refused"]) == (429, "concurrency")
@@ -136,10 +116,10 @@ async def test_tenant_has_so_many_open(tmp_path: Path) -> None:
     assert len(peer.seen) == 4
 
 
-@on_both_loops
-async def test_pages_of_other_origins_are_refused(tmp_path: Path) -> None:
+@every_shell
+async def test_pages_of_other_origins_are_refused(tmp_path: Path, shell: Shell) -> None:
     """An Origin that is not listed is 403; none at all is no browser."""
-    async with both(tmp_path, websocket='origins = ["https://app.example.com"]') as (gateway, peer):
+    async with both(tmp_path, shell, websocket='origins = ["https://app.example.com"]') as (gateway, peer):
         assert (await denied(gateway, origin="https://evil.example")).status_code == 403
         for origin in ("https://app.example.com", "HTTPS://APP.EXAMPLE.COM", None):
             async with opening(gateway, origin=origin):
@@ -149,10 +129,10 @@ async def test_pages_of_other_origins_are_refused(tmp_path: Path) -> None:
     assert len(peer.seen) == 3
 
 
-@on_both_loops
-async def test_what_the_upstream_answers_instead_is_passed_on(tmp_path: Path) -> None:
+@every_shell
+async def test_what_the_upstream_answers_instead_is_passed_on(tmp_path: Path, shell: Shell) -> None:
     """Its status, fields and body reach the caller; nothing is followed."""
-    async with both(tmp_path) as (gateway, peer):
+    async with both(tmp_path, shell) as (gateway, peer):
 
         def refuse(connection: ServerConnection, asked: Request) -> Response:
             status = int(asked.path.strip("/"))
@@ -171,8 +151,8 @@ async def test_what_the_upstream_answers_instead_is_passed_on(tmp_path: Path) ->
         assert gateway.books.ends == [("served", 404, ""), ("served", 302, ""), ("upstream_error", 503, "")]
 
 
-@on_both_loops
-async def test_upstream_that_cannot_be_reached(tmp_path: Path) -> None:
+@every_shell
+async def test_upstream_that_cannot_be_reached(tmp_path: Path, shell: Shell) -> None:
     """Refused is 502, silent is 504, nonsense is 502; the charge is given back where nothing was sent."""
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -182,12 +162,12 @@ async def test_upstream_that_cannot_be_reached(tmp_path: Path) -> None:
         await reader.read()
         writer.close()
 
-    async with wired(tmp_path, "http://127.0.0.1:9") as gateway:
+    async with behind(shell, tmp_path, "http://127.0.0.1:9") as gateway:
         assert (await denied(gateway)).status_code == 502
         assert not gateway.books.settled[0].sent
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    async with wired(tmp_path, url, upstream=f'url = "{url}"\nfirst_byte_timeout = "300ms"') as gateway:
+    async with behind(shell, tmp_path, url, upstream=f'url = "{url}"\nfirst_byte_timeout = "300ms"') as gateway:
         assert (await denied(gateway)).status_code == 504
         assert (await denied(gateway, target="/nonsense")).status_code == 502
         assert [one.sent for one in gateway.books.settled] == [True, True]
@@ -200,30 +180,10 @@ async def test_upstream_that_cannot_be_reached(tmp_path: Path) -> None:
     server.close()
 
 
-@on_both_loops
-async def test_times(tmp_path: Path) -> None:
-    """Silence ends it after `idle_timeout`, though there are pings; `max_lifetime` ends it whatever is said."""
-    async with both(tmp_path, websocket='idle_timeout = "500ms"\nmax_lifetime = "2s"') as (gateway, peer):
-        quiet, pinging = await opening(gateway), await opening(gateway, ping_interval=0.1)
-        started = time.monotonic()
-        assert await closed(quiet) == (1001, "nothing came for idle_timeout")
-        assert time.monotonic() - started < 1.5
-        assert await closed(pinging) == (1001, "nothing came for idle_timeout")
-        talking = await opening(gateway)
-        with contextlib.suppress(ConnectionClosed):
-            while True:
-                await talking.send("a")
-                await talking.recv()
-                await asyncio.sleep(0.1)
-        assert await closed(talking) == (1001, "open for max_lifetime")
-        await gateway.settled(3)
-        assert [one.notes["ended"] for one in gateway.books.settled] == ["idle", "idle", "lifetime"]
-        await until(lambda: len(peer.closes) == 3)
-        assert {code for code, _ in peer.closes} == {1001}
-
-
-@on_both_loops
-async def test_credential_that_expires_while_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@every_shell
+async def test_credential_that_expires_while_open(
+    tmp_path: Path, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A WebSocket does not outlive what admitted it."""
     decide = Pipeline.decide
 
@@ -233,16 +193,16 @@ async def test_credential_that_expires_while_open(tmp_path: Path, monkeypatch: p
         return decision
 
     monkeypatch.setattr(Pipeline, "decide", soon)
-    async with both(tmp_path) as (gateway, _):
+    async with both(tmp_path, shell) as (gateway, _):
         assert await closed(await opening(gateway)) == (1008, "the credential has expired")
         await gateway.settled(1)
         assert gateway.books.settled[0].notes == {"ended": "expired"}
 
 
-@on_both_loops
-async def test_message_that_is_too_long(tmp_path: Path) -> None:
+@every_shell
+async def test_message_that_is_too_long(tmp_path: Path, shell: Shell) -> None:
     """1009 to whoever sent it, in either direction, fragments counted together."""
-    async with both(tmp_path, websocket='max_message = "1KiB"') as (gateway, peer):
+    async with both(tmp_path, shell, websocket='max_message = "1KiB"') as (gateway, peer):
         caller = await opening(gateway)
         await caller.send("x" * 1025)
         assert (await closed(caller))[0] == 1009
@@ -258,26 +218,8 @@ async def test_message_that_is_too_long(tmp_path: Path) -> None:
         assert peer.closes[1][0] == 1009
 
 
-@on_both_loops
-async def test_stop_ends_a_websocket(tmp_path: Path) -> None:
-    """A drain lets it be; the end of the drain closes both legs with 1012."""
-    async with both(tmp_path) as (gateway, peer):
-        caller = await opening(gateway)
-        (one,) = gateway.server.server_state.connections
-        assert isinstance(one, Socket)
-        one.shutdown()
-        await caller.send("still here")
-        assert await caller.recv() == "still here"
-        assert one.stop()
-        assert await closed(caller) == (1012, "the gateway is stopping")
-        await gateway.settled(1)
-        assert gateway.books.settled[0].notes == {"ended": "drain"}
-        await until(lambda: bool(peer.closes))
-        assert peer.closes == [(1012, "the gateway is stopping")]
-
-
-@on_both_loops
-async def test_slow_side_holds_the_other_back(tmp_path: Path) -> None:
+@every_shell
+async def test_slow_side_holds_the_other_back(tmp_path: Path, shell: Shell) -> None:
     """What one side does not take is not read from the other, and all of it arrives."""
     count, got = 300, 0
 
@@ -286,7 +228,7 @@ async def test_slow_side_holds_the_other_back(tmp_path: Path) -> None:
             await connection.send(b"x" * 65536)
         await connection.close()
 
-    async with both(tmp_path) as (gateway, peer):
+    async with both(tmp_path, shell) as (gateway, peer):
         peer.play = flood
         async with opening(gateway, max_queue=2, max_size=None) as caller:
             await asyncio.sleep(0.3)

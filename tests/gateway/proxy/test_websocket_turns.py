@@ -13,13 +13,13 @@ from gateway.proxy import intake
 from gateway.proxy.upgrade import FRAGMENTS, Socket
 from tests.gateway.proxy.peers import both, closed, opening
 from tests.gateway.proxy.reach import on_both_loops, until
-from tests.gateway.proxy.wired import Wired
+from tests.gateway.proxy.served import Served
 
 MASK = b"\0\0\0\0"
 PING, TINY, REST = b"\x89\x81" + MASK + b"p", b"\x82\x81" + MASK + b"x", b"\x00\x80" + MASK
 
 
-def socket(gateway: Wired) -> Socket:
+def socket(gateway: Served) -> Socket:
     """Return the one that is open."""
     (one,) = (each for each in gateway.server.server_state.connections if isinstance(each, Socket))
     return one

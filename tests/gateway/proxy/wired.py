@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from gateway.app import limits_of
+from gateway.clock import Clock
 from gateway.listener.server import Listener, configured
 from gateway.listener.tls import Certificate
 from gateway.proxy.asgi import Proxy
@@ -20,18 +21,21 @@ from gateway.proxy.upstream import Upstream
 from gateway.proxy.websocket import Sockets
 from policies.units import SECOND, Micros
 from tests.gateway.proxy.house import write
-from tests.gateway.proxy.served import Served
+from tests.gateway.proxy.served import Prompt, Served
 from tests.wire.origin import Origin
 
 __all__ = ["Wired", "connections", "wired"]
+
+
+class _Listener(Prompt, Listener):
+    """The gateway's own, that stops soon after it is told."""
 
 
 class Wired(Served):
     """A gateway that listens with its own protocol: `address` is where, `door` what its connections share."""
 
     door: Door
-    server: Listener
-    sockets: Sockets
+    server: _Listener
 
     @property
     def rejections(self) -> list[tuple[int, str]]:
@@ -47,10 +51,12 @@ async def wired(
     limits: dict[str, Micros] | None = None,
     certificate: Certificate | None = None,
     handshake_us: Micros = 10 * SECOND,
+    clock: Clock | None = None,
     **config: str,
 ) -> AsyncIterator[Wired]:
     """Serve what `config` writes (see `house.write`) in front of `origin`; `limits` replace those of the file."""
-    gateway = Wired(write(tmp_path, url=origin if isinstance(origin, str) else origin.address, **config))
+    url = origin if isinstance(origin, str) else origin.address
+    gateway = Wired(write(tmp_path, **({"url": url} | config)), clock)
     upstream = Upstream("upstream", gateway.settings.upstream)
     gateway.behind({None: upstream})
     gateway.door = Door(gateway.front, replace(limits_of(gateway.settings.server), **(limits or {})))
@@ -61,10 +67,10 @@ async def wired(
     gateway.sockets = Sockets(gateway.settings.websocket)
     app = Proxy(gateway.front, gateway.sockets)
     served_by = configured(app, lane(gateway.door), gateway.settings.websocket)
-    gateway.server = server = Listener(served_by, drain_us=SECOND, certificate=certificate, handshake_us=handshake_us)
+    gateway.server = server = _Listener(served_by, drain_us=SECOND, certificate=certificate, handshake_us=handshake_us)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     while not server.started:
-        await asyncio.sleep(0.005)
+        await asyncio.sleep(0.002)
     try:
         yield gateway
     finally:
