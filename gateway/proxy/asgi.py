@@ -34,8 +34,9 @@ __all__ = ["HELD", "LINGER", "WATCH_AFTER", "Proxy"]
 
 _LOG = logging.getLogger("evenhand")
 
-#: Seconds before a request without a body is watched for its caller leaving (it must be noticed within 0.1 s).
-WATCH_AFTER = 0.05
+#: Seconds before a request without a body is watched for its caller leaving, up to twice of it (it must be noticed
+#: within 0.1 s).
+WATCH_AFTER = 0.04
 #: Octets that wait for a slow reader, in each direction; the high-water mark of asyncio's transports.
 HELD = 64 * 1024
 #: Seconds in which an unwanted body is read and thrown away, so that closing does not reset our answer.
@@ -51,17 +52,18 @@ class Proxy:
     Without `sockets` no WebSocket is taken.
     """
 
-    __slots__ = ("_sockets", "front")
+    __slots__ = ("_sockets", "_watch", "front")
 
     def __init__(self, front: Front, sockets: Sockets | None = None) -> None:
         self.front = front
         self._sockets = sockets
+        self._watch = _Watch()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request or one WebSocket; answer lifespan events, of which nothing is needed."""
         match scope["type"]:
             case "http":
-                await _serve(self.front, scope, receive, send)
+                await _serve(self.front, self._watch, scope, receive, send)
             case "websocket" if self._sockets is not None:
                 await websocket(self.front, self._sockets, scope, receive, send, _head(scope))
             case "websocket":
@@ -70,7 +72,7 @@ class Proxy:
                 await _live(receive, send)
 
 
-async def _serve(front: Front, scope: Scope, receive: Receive, send: Send) -> None:
+async def _serve(front: Front, watch: _Watch, scope: Scope, receive: Receive, send: Send) -> None:
     head = _head(scope)
     first: Message | None = None
     if head.version[0] in "23" and not any(name == b"content-length" for name, _ in head.headers):
@@ -78,7 +80,7 @@ async def _serve(front: Front, scope: Scope, receive: Receive, send: Send) -> No
         if first["type"] == "http.disconnect":
             return
         head.ended = not first.get("body") and not first.get("more_body")
-    shell = _Shell(receive, send, first)
+    shell = _Shell(receive, send, first, watch)
     await shell.run(Exchange(front, head, shell))
 
 
@@ -86,14 +88,15 @@ class _Shell:
     """Source and sink of one exchange: messages in, messages out."""
 
     __slots__ = (
-        "_ahead", "_ahead_bytes", "_all_read", "_exchange", "_finished", "_first", "_held", "_linger", "_messages",
-        "_paused", "_pump", "_receive", "_room", "_send", "_timer", "_waiter", "_wanted",
+        "_ahead", "_ahead_bytes", "_all_read", "_exchange", "_finished", "_first", "_held", "_later", "_linger",
+        "_messages", "_paused", "_pump", "_receive", "_room", "_send", "_waiter", "_wanted",
     )  # fmt: skip
 
-    def __init__(self, receive: Receive, send: Send, first: Message | None) -> None:
+    def __init__(self, receive: Receive, send: Send, first: Message | None, watch: _Watch) -> None:
         self._receive = receive
         self._send = send
         self._first = first
+        self._later = watch
         self._exchange: Exchange
         # To the caller
         self._messages: deque[dict[str, Any]] = deque()
@@ -109,7 +112,6 @@ class _Shell:
         self._wanted = False
         self._room: asyncio.Future[None] | None = None
         self._pump: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
 
     async def run(self, exchange: Exchange) -> None:
         """Serve `exchange` to its end."""
@@ -123,8 +125,7 @@ class _Shell:
             # ASGI 2.4: what `send` raises once the caller is gone.
             exchange.caller_gone()
         finally:
-            if self._timer is not None:
-                self._timer.cancel()
+            self._finished = True  # so that nobody begins to watch
             if self._pump is not None:
                 self._pump.cancel()
                 self._pump = None  # how it ended would refer to us
@@ -133,12 +134,12 @@ class _Shell:
     def _watch(self, exchange: Exchange) -> None:
         """See to it that a body is read, or at least that the caller is seen to leave."""
         if not exchange.awaits_body:
-            self._timer = asyncio.get_running_loop().call_later(WATCH_AFTER, self._start_pump)
+            self._later.add(self)
         elif self._wanted or not exchange.awaits_permission:
-            self._start_pump()
+            self.start_pump()
 
-    def _start_pump(self) -> None:
-        self._timer = None  # it refers to us
+    def start_pump(self) -> None:
+        """Read what comes, the caller's leaving too, if nobody does yet."""
         if self._pump is None and not self._finished:
             self._pump = asyncio.get_running_loop().create_task(self._read())
             self._pump.add_done_callback(self._pumped)
@@ -207,7 +208,7 @@ class _Shell:
         self._wanted = wanted
         if wanted:
             if self._pump is None and self._exchange.awaits_permission:
-                self._start_pump()
+                self.start_pump()
             self._pass_on()
 
     # To the caller
@@ -289,6 +290,32 @@ class _Shell:
             self._exchange.body_end()
         if self._room is not None and self._ahead_bytes < HELD and not self._room.done():
             self._room.set_result(None)
+
+
+class _Watch:
+    """The requests that may have to be watched, on one timer: most end before it comes round."""
+
+    __slots__ = ("_old", "_running", "_young")
+
+    def __init__(self) -> None:
+        self._young: list[_Shell] = []
+        self._old: list[_Shell] = []
+        self._running = False
+
+    def add(self, shell: _Shell) -> None:
+        """Have `shell` watch for its caller in `WATCH_AFTER` seconds or a little more, unless it is over by then."""
+        self._young.append(shell)
+        if not self._running:
+            self._running = True
+            asyncio.get_running_loop().call_later(WATCH_AFTER, self._turn)
+
+    def _turn(self) -> None:
+        due, self._old, self._young = self._old, self._young, []
+        for shell in due:
+            shell.start_pump()
+        self._running = bool(self._old)
+        if self._running:
+            asyncio.get_running_loop().call_later(WATCH_AFTER, self._turn)
 
 
 def _head(scope: Scope) -> Head:

@@ -108,7 +108,7 @@ async def _started(gateway: Gateway, client: str) -> AsyncIterator[None]:
         upstream = _AiohttpUpstream(f"http://127.0.0.1:{settings.upstream.addresses[0].port}")
         ways: dict[str | None, Caller] = {None: upstream}
         front = Front(settings, policies, gateway.pipeline, ways, Clock())
-        gateway.endpoint.router.default = Proxy(front)
+        gateway.endpoint = Proxy(front)
     ticks = asyncio.get_running_loop().create_task(_tick(gateway))
     yield
     ticks.cancel()
