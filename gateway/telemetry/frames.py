@@ -132,7 +132,8 @@ class Inflow:
         telemetry, counters = self._telemetry, self._telemetry.counters
         pour(frame["counts"], telemetry.tenants.ledger, now)
         for name, more in frame["times"].items():
-            telemetry.histograms[name].add(more["counts"], more["total"], more["last"])
+            last = [(request_id, value) for request_id, value in more["last"]]  # JSON knows no tuples
+            telemetry.histograms[name].add(more["counts"], more["total"], last)
         _add(counters.exempted, frame["exempted"])
         _add(counters.posture, {(posture, outcome): count for posture, outcome, count in frame["posture"]})
         _add(telemetry.would_reject, frame["would_reject"])
