@@ -23,7 +23,7 @@ PER_SECOND = 50
 @pytest.mark.soak
 async def test_a_store_that_returns_is_not_stormed(redis_server: RedisServer, soak: bool) -> None:
     """Four instances of four workers: one attempt each per step of its back-off, at most 50/s when it is back."""
-    down = 30.0 if soak else 1.5
+    down = 30.0 if soak else 0.8
     with FaultProxy(redis_server.address) as proxy:
         proxy.accept_at_most(0)
         async with AsyncExitStack() as stack:
