@@ -207,3 +207,25 @@ def test_case_031_clock_of_the_store_that_steps_refuses_nobody(house: House, ste
     house.many(40, key())
     assert 0 < house.admitted - 64 <= 21
     assert max(house.told) <= 2 * SECOND
+
+
+@pytest.mark.parametrize(("offered", "seconds", "least", "most"), [(10, 30, 150, 160), (1000, 10, 50, 60)])
+def test_case_025_steady_over_rate_gets_the_rate(
+    house: House, offered: int, seconds: int, least: int, most: int
+) -> None:
+    """5/s with a burst of 5, however much more is asked: each second after the first has its five (case 25)."""
+    counts: list[int] = []
+    for _ in range(seconds):
+        before = house.admitted
+        for _ in range(50):
+            owed = offered / 50
+            house.many(int(owed) or int(draw_one(owed, house)), key(5, 5))
+            house.rest(ROUND // 5)
+        counts.append(house.admitted - before)
+    assert least <= house.admitted <= most
+    assert all(4 <= count <= 6 for count in counts[1:])
+
+
+def draw_one(part: float, house: House) -> bool:
+    """Return true in that part of the fiftieths of a second."""
+    return (house.clock.at // (ROUND // 5)) % round(1 / part) == 0

@@ -107,7 +107,7 @@ async def test_skewed_processes_admit_one_limit(redis_process: RedisServer, soak
     """
     if rate < 1000 and not soak:
         pytest.skip("takes its time")
-    seconds = 10.0 if soak else 1.5
+    seconds = 10.0 if soak else 1.0
     async with processes(4, redis_process) as fleet:
         skew = [0.9, 0.034, 0.033, 0.033]
         # The burst is spent first: what follows is the rate.
