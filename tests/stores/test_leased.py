@@ -183,7 +183,7 @@ def test_a_flood_of_keys_is_bounded(house: House) -> None:
         step = replace(charge("key", 10, 2, bucket=f"address={number}"), overflow="key anonymous")
         small.many(1, plan(step, backstop=False))
     assert small.store.keys <= 11
-    assert small.store.overflow_requests > 250
+    assert small.store.overflow_requests == 290
     assert len(small.ledger.records) <= 11
     assert small.admitted == 12
     small.rest(5 * SECOND)

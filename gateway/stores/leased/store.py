@@ -234,6 +234,7 @@ class LeasedStore:
             pocket = get(charge.bucket)
             if pocket is None or pocket.burst != charge.burst or pocket.rate_us != charge.rate_us:
                 pocket = self._table.pocket(charge, now, found)
+                self._table.note_overflow(charge)
             units = pocket.low.units if charge.low else pocket.high.units + pocket.low.units
             if units < charge.cost:
                 wait = self._refusal(pocket, charge, now)

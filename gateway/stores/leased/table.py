@@ -109,8 +109,12 @@ class Table:
         pocket = self.pockets[charge.bucket] = self._made(charge.bucket, key, charge)
         return pocket
 
+    def note_overflow(self, charge: Charge) -> None:
+        """Count a request that was decided by a shared bucket, if this one was."""
+        if charge.bucket not in self.pockets:
+            self.overflowed += 1
+
     def _overflowing(self, charge: Charge) -> Pocket:
-        self.overflowed += 1
         name = charge.overflow or charge.limit
         shared = self._overflow.get(name)
         if shared is None:
