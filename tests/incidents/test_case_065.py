@@ -16,7 +16,7 @@ from gateway.stores.names import Names
 from policies.request import Kind, Principal
 from tests.wire.faults import FaultProxy
 from tests.wire.gateway import running, tenants
-from tests.wire.lost import POSTURES, Lost, refused, routes
+from tests.wire.lost import NAMESPACE, POSTURES, Lost, refused, routes
 from tests.wire.waiting import until
 
 __all__: list[str] = []
@@ -186,7 +186,7 @@ async def test_a_record_of_another_type_is_replaced(lost: Lost) -> None:
     """Whoever planted it is no reason to decide without the store."""
     tenant = lost.fresh()
     bucket = f"limit=key,{Principal(Kind.USER, tenant, 'ci').name}"
-    lost.server.ask("SADD", Names("evenhand").key(tenant, "own", bucket), "x")
+    lost.server.ask("SADD", Names(NAMESPACE).key(tenant, "own", bucket), "x")
     (answer,) = await lost.ask("closed", 1, tenant)
     assert (answer.status, answer.header("evenhand-degraded")) == (200, None)
 

@@ -7,15 +7,12 @@ from tests.wire.lost import POSTURES, Lost, refused
 __all__: list[str] = []
 
 
-async def test_starting_while_the_store_is_down(losing_store: Lost) -> None:
-    """It is ready, says that it is degraded, and counts within 2 s of the store's return; nobody restarts it."""
-    lost = losing_store
-    lost.proxy.down()
-    lost.gateway.stop()
-    lost.gateway.start()
-    assert lost.gateway.metrics().value("evenhand_store_up") == 0
-    answers = [(await lost.ask(posture))[0] for posture in POSTURES]
-    assert [refused(answer) for answer in answers[:2]] == [False, True]
-    assert sum(lost.decided().values()) == len(POSTURES)
-    await lost.heal(within=2.0)
-    await lost.counting(within=2.0)
+def test_starting_while_the_store_is_down(losing_store: Lost) -> None:
+    """It was ready, said that it was degraded, and counted within 2 s of the store's return; nobody restarted it.
+
+    Every gateway of these cases is started so: see `Lost.begin`. Other kinds of absence at the start are in case 65.
+    """
+    assert losing_store.first_up == 0
+    assert [refused(answer) for answer in losing_store.first][:2] == [False, True]
+    assert losing_store.first_decided == len(POSTURES)
+    assert "the store answers again" in losing_store.gateway.stderr

@@ -1,7 +1,7 @@
 """A gateway whose shared store fails as it is told: a real server, the fault proxy before it, a route for each posture.
 
 Rules
-1. It is started while the store is down, as after a power cut, and brought up by `heal`.
+1. It is started while the store is down, as after a power cut, and asked before the store is brought up.
 2. Every test asks with tenants that nobody asked with before (`fresh`): nothing is leased of theirs.
 """
 
@@ -22,9 +22,11 @@ from tests.wire.redis import RedisServer
 from tests.wire.script import Answer
 from tests.wire.waiting import until
 
-__all__ = ["POSTURES", "Lost", "losing", "refused", "routes"]
+__all__ = ["NAMESPACE", "POSTURES", "Lost", "losing", "refused", "routes"]
 
 POSTURES = ("open", "closed", "deny:30", "safe-capacity")
+#: Other tests use the same server.
+NAMESPACE = "lost"
 _TENANTS = 250
 _MARK = "evenhand-degraded"
 
@@ -54,6 +56,11 @@ class Lost:
         self.server = server
         self.up = up
         self._fresh = iter(range(_TENANTS))
+        #: What was answered before the store was ever up, on the route of each posture.
+        self.first: list[Response] = []
+        #: Whether the gauge said so, and how many requests were decided without it.
+        self.first_up: float | None = None
+        self.first_decided = 0.0
 
     def fresh(self) -> str:
         """Return a tenant that nobody asked with before: 10/s with burst 20."""
@@ -64,6 +71,14 @@ class Lost:
         octets = request(target=f"/{posture.partition(':')[0]}", token=token(tenant or self.fresh()))
         async with contextlib.aclosing(_Line(self.gateway.address)) as line:
             return [await line.ask(octets) for _ in range(count)]
+
+    async def begin(self) -> None:
+        """Ask before the store is up, bring it up, and return once limits are counted: 2 s for each."""
+        self.first_up = self.gateway.metrics().value("evenhand_store_up")
+        self.first = [(await self.ask(posture))[0] for posture in POSTURES]
+        self.first_decided = sum(self.decided().values())
+        await self.heal(within=2.0)
+        await self.counting(within=2.0)
 
     def standing(self) -> dict[str, Any]:
         """Return what the admin API says of the store."""
@@ -121,7 +136,12 @@ def losing(folder: Path, server: RedisServer) -> Iterator[Lost]:
         up.on("/", Answer())
         proxy.down()
         config = {
-            "store": {"url": proxy.url, "path": str(folder / "evenhand.sqlite3"), "deadline": "50ms"},
+            "store": {
+                "url": proxy.url,
+                "path": str(folder / "evenhand.sqlite3"),
+                "namespace": NAMESPACE,
+                "deadline": "50ms",
+            },
             "backstop": {"quota": "10000/s burst 10000"},
             "routes": routes(),
             "tenants": tenants(*(f"t{number}" for number in range(_TENANTS))),
@@ -130,4 +150,6 @@ def losing(folder: Path, server: RedisServer) -> Iterator[Lost]:
         with running(folder, up, config) as gateway:
             # The case says five seconds; a busy machine is given the harness's own.
             assert time.monotonic() - began < 20
-            yield Lost(gateway, proxy, server, up)
+            lost = Lost(gateway, proxy, server, up)
+            asyncio.run(lost.begin())
+            yield lost

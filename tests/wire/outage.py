@@ -59,6 +59,7 @@ class Figures:
     false_refusals: float
     added_p99: float
     worst_light: float
+    all_light: float
     recovery: float
     late: int
     afterwards: float
@@ -77,15 +78,15 @@ def _names(posture: str) -> tuple[str, list[str]]:
     return f"heavy-{word}", [f"light-{word}-{number}" for number in range(LIGHT)]
 
 
-def configured() -> dict[str, Any]:
-    """Return the routes and tenants of all postures."""
+def configured(scale: int = 1) -> dict[str, Any]:
+    """Return the routes and tenants of all postures; `scale` divides every pace and quota."""
     heavy = [_names(posture)[0] for posture in POSTURES]
     light = [name for posture in POSTURES for name in _names(posture)[1]]
     return {
         "routes": routes(),
         "tenants": [
-            *tenants(*heavy, quota=f"{HEAVY_RATE}/s burst {HEAVY_BURST}"),
-            *tenants(*light, quota=f"{LIGHT_RATE}/s burst {LIGHT_RATE}"),
+            *tenants(*heavy, quota=f"{HEAVY_RATE / scale}/s burst {HEAVY_BURST / scale}"),
+            *tenants(*light, quota=f"{LIGHT_RATE / scale}/s burst {LIGHT_RATE / scale}"),
         ],
     }
 
@@ -114,6 +115,7 @@ async def suffer(
     before: float,
     outage: float,
     after: float,
+    scale: int = 1,
 ) -> list[Figures]:
     """Load the gateways of each posture through an outage, every tenant all of them alike, and return its figures."""
     over = False
@@ -126,7 +128,7 @@ async def suffer(
                 asked = found[name] = []
                 octets = request(target=target, token=token(name))
                 for address in addresses:
-                    callers.create_task(_paced(address, octets, pace / len(addresses), lambda: over, asked))
+                    callers.create_task(_paced(address, octets, pace / scale / len(addresses), lambda: over, asked))
         await asyncio.sleep(before)
         await asyncio.to_thread(fail)
         began = time.monotonic()
@@ -135,14 +137,18 @@ async def suffer(
         await asyncio.to_thread(heal)
         await asyncio.sleep(after)
         over = True
-    return [_figures(posture, found, began - before / 2, began, ended) for posture in gateways]
+    return [_figures(posture, found, (began - before / 2, began, ended), scale) for posture in gateways]
 
 
-def _figures(posture: str, found: Mapping[str, list[Asked]], steady: float, began: float, ended: float) -> Figures:
+def _figures(
+    posture: str, found: Mapping[str, list[Asked]], instants: tuple[float, float, float], scale: int
+) -> Figures:  # fmt: skip
+    steady, began, ended = instants
+    rate, burst = HEAVY_RATE / scale, HEAVY_BURST / scale
     heavy, light = _names(posture)
     during = {name: _between(found[name], began, ended) for name in (heavy, *light)}
     served = {name: sum(one.status == 200 for one in asked) for name, asked in during.items()}
-    due = HEAVY_RATE * (ended - began)
+    due = rate * (ended - began)
     should = {name: float(len(during[name])) for name in light} | {heavy: due}
     everybody = [one for name in (heavy, *light) for one in found[name]]
     firsts = {
@@ -152,7 +158,7 @@ def _figures(posture: str, found: Mapping[str, list[Asked]], steady: float, bega
     }  # fmt: skip
     back = max(firsts.values())
     got = sum(one.status == 200 for one in _between(found[heavy], back, back + _AFTERWARDS))
-    filled = min(float(HEAVY_BURST), max(0.0, due - served[heavy]))
+    filled = min(burst, max(0.0, due - served[heavy]))
     return Figures(
         posture=posture,
         asked=sum(map(len, during.values())),
@@ -161,9 +167,10 @@ def _figures(posture: str, found: Mapping[str, list[Asked]], steady: float, bega
         false_refusals=sum(max(0.0, should[name] - served[name]) for name in should) / sum(should.values()),
         added_p99=_p99(one for asked in during.values() for one in asked) - _p99(_between(everybody, steady, began)),
         worst_light=min(served[name] / max(1, len(during[name])) for name in light),
+        all_light=sum(served[name] for name in light) / sum(len(during[name]) for name in light),
         recovery=back - ended,
         late=sum(one.marked for one in everybody if one.at > back),
-        afterwards=got / (HEAVY_RATE * _AFTERWARDS + filled),
+        afterwards=got / (rate * _AFTERWARDS + filled),
     )
 
 

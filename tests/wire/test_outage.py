@@ -23,13 +23,13 @@ def check(found: dict[str, Figures]) -> None:
     for figures in found.values():
         assert figures.failed == 0, figures
         assert figures.recovery <= 2.0, figures
-        # A burst would be 1.5: the whole bucket besides two seconds of rate.
-        assert figures.afterwards <= 1.2, figures
+        # A burst would be 1.5: the whole bucket besides two seconds of rate. Far below 1, limits would hold too much back.
+        assert 0.4 <= figures.afterwards <= 1.2, figures
     opened, closed, denied, safe = (found[posture] for posture in POSTURES)
     assert opened.worst_light == 1.0
     assert opened.over_admitted > 0.5
     assert closed.worst_light <= 0.6
-    assert 0.2 <= denied.worst_light < 1.0
+    assert 0.45 <= denied.all_light <= 0.95
     assert safe.worst_light >= 0.99
     assert safe.over_admitted == 0.0
 
@@ -39,9 +39,10 @@ async def test_an_outage_under_each_posture(tmp_path: Path, redis_server: RedisS
     """Five seconds of silence, all postures at once; at full size a minute each over two gateways, told as a table."""
     with serving() as up, FaultProxy(redis_server.address) as proxy, contextlib.ExitStack() as started:
         up.on("/", Answer())
-        config = configured() | {
+        scale = 1 if soak else 2
+        config = configured(scale) | {
             # Callers, proxy and gateways share two cores with whatever else runs there.
-            "store": {"url": proxy.url, "path": "evenhand.sqlite3", "deadline": "50ms"},
+            "store": {"url": proxy.url, "path": "evenhand.sqlite3", "namespace": "outage", "deadline": "50ms"},
             "backstop": {"quota": "1000/s burst 1000"},
             "telemetry": {"admit_sample": 0.01},
         }
@@ -53,6 +54,8 @@ async def test_an_outage_under_each_posture(tmp_path: Path, redis_server: RedisS
         for together in ([posture] for posture in POSTURES) if soak else [POSTURES]:
             before, outage, after = (5.0, 60.0, 5.0) if soak else (1.0, 5.0, 2.7)
             gateways = dict.fromkeys(together, addresses)
-            rows += await suffer(gateways, proxy.freeze, proxy.heal, before=before, outage=outage, after=after)
+            rows += await suffer(
+                gateways, proxy.freeze, proxy.heal, before=before, outage=outage, after=after, scale=scale
+            )
     print("", *(figures.row() for figures in rows), sep="\n")  # noqa: T201 - shown by `make soak PYTEST_ARGS=-s`
     check({figures.posture: figures for figures in rows})
