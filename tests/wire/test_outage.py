@@ -23,7 +23,7 @@ def check(found: dict[str, Figures]) -> None:
     for figures in found.values():
         assert figures.failed == 0, figures
         assert figures.recovery <= 2.0, figures
-        # A burst would be 1.5: the whole bucket besides two seconds of rate. Far below 1, limits would hold too much back.
+        # A burst would be 1.5: the whole bucket besides two seconds of rate. Far below 1 too much would be held back.
         assert 0.4 <= figures.afterwards <= 1.2, figures
     opened, closed, denied, safe = (found[posture] for posture in POSTURES)
     assert opened.worst_light == 1.0
