@@ -146,6 +146,7 @@ class Parts:
     def all_heard(self) -> None:
         """Go by what was heard since this was last said."""
         self._totals, self._heard = self._heard, {}
+        self._roster.elsewhere = self._totals
 
     def step(self, processes: int, now: Micros) -> None:
         """Follow the demand of the next few, and give them the weight of their part."""

@@ -11,6 +11,7 @@ Rules
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Container
 from hashlib import blake2b
 from typing import Final
 
@@ -23,6 +24,8 @@ __all__ = ["Roster", "mark_of"]
 
 #: An unlisted tenant is forgotten after this long without demand; it comes back with an empty bucket.
 FORGET_US: Final = 60 * SECOND
+#: Which part of a burst a tenant does not bring along that is followed in other processes.
+LENT: Final = 0.75
 #: Members looked at by one sweep for idle ones; it takes about 0.05 ms.
 SWEEP: Final = 64
 #: Virtual time is set back before it is so large that its rounding could be noticed.
@@ -41,8 +44,8 @@ class Roster:
     """
 
     __slots__ = (
-        "_marked", "_order", "_overflow", "_unlisted", "group", "guarded", "inner", "line", "lower", "marks",
-        "max_unlisted", "members",
+        "_marked", "_order", "_overflow", "_unlisted", "elsewhere", "group", "guarded", "inner", "line", "lower",
+        "marks", "max_unlisted", "members",
     )  # fmt: skip
 
     def __init__(self, rate_us: float, unlisted_weight: float, max_unlisted: int, now: Micros) -> None:
@@ -50,6 +53,8 @@ class Roster:
         #: The same by what other processes know them by, if there are any.
         self.marks: dict[bytes, Member] = {}
         self._marked = False
+        #: Those that have been noticed anywhere else: they come with a part of a burst.
+        self.elsewhere: Container[bytes] = ()
         self.line = Waterline(rate_us, now)
         self.inner = Waterline(rate_us, now)
         self.group = Member(unlisted_weight, self.line, now, full=True)
@@ -157,6 +162,8 @@ class Roster:
         self.members[ask.tenant] = member
         if self._marked:
             self._mark(ask.tenant, member)
+            if member.mark in self.elsewhere:
+                member.spend(LENT * member.small * member.weight, now)
         self._order.append((ask.tenant, member))
         return member
 

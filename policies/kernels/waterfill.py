@@ -93,23 +93,8 @@ class Waterline:
     """
 
     __slots__ = (
-        "_cells",
-        "_folded_us",
-        "_light",
-        "_origin_us",
-        "contended",
-        "deep",
-        "demand",
-        "fresh",
-        "least",
-        "level",
-        "light",
-        "light_before",
-        "seen",
-        "solved_us",
-        "tenants",
-        "virtual_base",
-        "weight",
+        "_cells", "_folded_us", "_light", "_origin_us", "contended", "deep", "demand", "fresh", "least", "level",
+        "light", "light_before", "seen", "solved_us", "tenants", "virtual_base", "weight",
     )  # fmt: skip
 
     def __init__(self, level: float, now: Micros) -> None:

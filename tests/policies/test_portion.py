@@ -243,6 +243,17 @@ def test_whoever_left_is_not_followed() -> None:
     assert fleet.part.parts.told(EPOCH + 1_300_000).noticed.get(mark_of("other-0"), 0.0) < 10.0
 
 
+def test_whoever_is_noticed_elsewhere_brings_a_quarter_of_a_burst() -> None:
+    """When callers come to another process, or a process begins, not everybody has a burst to spend at once."""
+    fleet = Fleet(portion(1_000.0, 1.0))
+    fleet.run((), 0.0, 0.1, 1.0, Heard({}, {mark_of("known"): 50.0}))
+    now = EPOCH + 100_000
+    for tenant, tokens in (("known", 4.0), ("new", 19.0)):
+        fleet.part.take(Ask(tenant), now)
+        member = fleet.part.roster.members[tenant]
+        assert member.held(now) * member.weight == pytest.approx(tokens, abs=0.1)
+
+
 def test_processes_of_later_know_those_of_before() -> None:
     """Members have marks whether they came before the parts were begun or after."""
     part = portion()
