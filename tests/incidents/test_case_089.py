@@ -229,10 +229,10 @@ async def test_rolling_restart_of_instances_loses_nobody(
     try:
         for gateway in gateways * (5 if soak else 1):
             seen = load.answered
-            await until(lambda: load.answered > seen + 30, "load", 10)  # noqa: B023 - waited for at once
+            await until(lambda: load.answered > seen + 30, "load", 20)  # noqa: B023 - waited for at once
             await asyncio.to_thread(gateway.stop)
             await asyncio.to_thread(gateway.start)
-        await until(lambda: len(gateways[0].ask("/api/fleet").json()["instances"]) == 3, "one view of the living", 6)
+        await until(lambda: len(gateways[0].ask("/api/fleet").json()["instances"]) == 3, "one view of the living", 15)
     finally:
         load.over = True
         await asyncio.gather(*callers)
