@@ -302,7 +302,8 @@ class Framing(Accepted):
     def on_url(self, url: bytes) -> None:
         """Collect the target, in however many pieces it comes."""
         self.url += url
-        if len(self.url) > self.post.limits.max_header_bytes:
+        self._weight += len(url)
+        if self._weight > self.post.limits.max_header_bytes:
             self._stop(_LONG_TARGET)
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -317,7 +318,7 @@ class Framing(Accepted):
         self.headers.append((name.lower(), value))
         self._weight += weight
         limits = self.post.limits
-        if self._weight + len(self.url) > limits.max_header_bytes or len(self.headers) > limits.max_headers:
+        if self._weight > limits.max_header_bytes or len(self.headers) > limits.max_headers:
             self._stop(_LARGE_HEAD)
 
     def on_headers_complete(self) -> None:

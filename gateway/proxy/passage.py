@@ -148,13 +148,15 @@ class Passage:
             self._permitted = True
             if self._exchange.awaits_permission:
                 self._writer.interim(100, [])
+        held = self.held
         while ahead and self._wanted and not self._over:
             chunk = ahead.popleft()
             self.held -= len(chunk)
             self._exchange.body(chunk)
         if self._all_read and not ahead and not self._over:
             self._exchange.body_end()
-        self._guard.regulate()
+        if self.held != held:
+            self._guard.regulate()
 
     def _closing(self) -> None:
         """Say that the connection closes, where what is still to come of the body is not worth reading."""
