@@ -266,3 +266,16 @@ def test_reply_of_another_shape_is_a_fault(reply: object) -> None:
     ledger.seat([Claim(b"{a}", 0, 1, 1)], told.append)
     assert [fault.kind for fault in told if isinstance(fault, StoreFault)] == ["protocol"] * 2
     assert len(told) == 2
+
+
+def test_costs_may_differ(house: House) -> None:
+    """While a bucket is left alone cheap and dear asks are refused alike, each with a wait that is long enough."""
+    cheap, dear = key(100, 100), key(100, 100, 50)
+    house.many(3, dear)
+    house.many(3, cheap)
+    assert house.admitted == 2
+    waits = [house.store.take(asked, EPOCH).refused[0].wait_us for asked in (cheap, dear)]
+    assert waits[0] < waits[1] == SECOND // 2
+    calls = house.ledger.calls
+    house.many(5, cheap)
+    assert house.ledger.calls == calls

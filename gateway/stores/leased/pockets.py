@@ -138,15 +138,14 @@ class Pocket:
         if self.rate_us <= 0.0:
             return NEVER
         side, units = self.side(charge)
-        if now < side.dry_until and charge.cost >= side.dry_cost:
-            return side.dry_until - now
+        wait = side.dry_until - now if now < side.dry_until and charge.cost >= side.dry_cost else 0
         elapsed = now - self.at
         # Of a rest of 0 a low ask, or one dearer than the bucket, does not know how far below 0 it is.
         if elapsed < SURE and (side.rest > 0.0 or (not charge.low and charge.cost <= self.burst)):
             missing = min(charge.cost, self.burst) - units - side.rest - self.rate_us * elapsed
             if missing > 0.0:
-                return max(1, ceil(missing / self.rate_us))
-        return 0
+                wait = max(wait, 1, ceil(missing / self.rate_us))
+        return wait
 
     def side(self, charge: Charge) -> tuple[Side, RequestUnits]:
         """Return the side that a charge asks, and the units that it may draw on."""
@@ -255,7 +254,7 @@ class Pocket:
             pace = self.pace()
             if self.rate_us * pace >= _PACED_COSTS * cost and side.dry_until < now + pace:
                 # Rounds ask before it is over, and the answer is there before.
-                side.dry_until, side.dry_cost = now + pace + ROUND // 2, cost
+                side.dry_until, side.dry_cost = now + pace + ROUND // 2, 0.0
 
     def pace(self) -> Micros:
         """Return how long a bucket that was found empty is left alone: not so long that it could be full again."""
