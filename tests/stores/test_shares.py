@@ -212,6 +212,15 @@ def test_a_reload_keeps_the_part(clock: StandingClock) -> None:
     assert fleet.held == [0.5, 0.5]
 
 
+def test_while_some_have_reloaded_nobody_starves(clock: StandingClock) -> None:
+    """Processes that disagree about the whole share its parts; the one that knows of less keeps its part of that."""
+    fleet = Fleet(POLICIES, 2, clock)
+    fleet.settle(0.5)
+    fleet.backstops[1].rebuild(100_000 / SECOND, 50_000.0, CLASSES, 1.0, clock.at, 100)
+    fleet.settle(2.0)
+    assert fleet.held == [0.5, 0.5]
+
+
 def test_no_capacity_is_for_nobody(clock: StandingClock) -> None:
     """A backstop of 0/s refuses for ever, in every process."""
     fleet = Fleet(policy_set(backstop=quota(0, 0)), 2, clock)

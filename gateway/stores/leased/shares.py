@@ -78,6 +78,10 @@ class _Pool:
         self.burst = burst
         self.held = self.want = 0.0
 
+    def part(self, rate: float) -> float:
+        """Return a rate as a part of the whole, as the record has it: processes may disagree about the whole."""
+        return rate / self.capacity if self.capacity > 0.0 else 0.0
+
     def hold(self, rate: float, processes: int, now: Micros) -> None:
         """Use `rate` from now on."""
         self.held = rate
@@ -222,7 +226,7 @@ class LeasedBackstop(Portion):
         for number, pool in self._leases.items():
             if pool.want < pool.held:
                 pool.hold(pool.want, self.processes, now)
-            claims.append(Claim(number, pool.capacity, pool.held, pool.want))
+            claims.append(Claim(number, 1.0, pool.part(pool.held), pool.part(pool.want)))
         self._step = self._wait
         self._sent += 1
         sent = self._sent
@@ -252,7 +256,7 @@ class LeasedBackstop(Portion):
         self.processes = renewal.processes
         for number, granted in zip(pools, renewal.granted, strict=True):
             if (pool := self._leases.get(number)) is not None:
-                pool.hold(granted, self.processes, now)
+                pool.hold(granted * pool.capacity, self.processes, now)
                 if self._filled and granted > 0.0:
                     pool.portion.fill(now)
         if self._filled and self._leases[0].held > 0.0:
