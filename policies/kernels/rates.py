@@ -25,7 +25,7 @@ __all__ = ["Claim", "Entry", "Renewal", "Table", "renew"]
 
 
 class Claim(NamedTuple):
-    """What a process says of one pool, in units per second."""
+    """What a process says of one pool, all in one unit: parts of the whole, since processes may disagree about that."""
 
     pool: int
     capacity: float
