@@ -49,6 +49,9 @@ from policies.policy import Mode, PolicySet, Sized
 
 __all__ = ["Gateway", "compose"]
 
+#: Of an equal part of the backstop, how much a process that joins waits for before it serves.
+_ROOM = 0.25
+
 #: `[upstream]` under None, `[upstreams.NAME]` under its name.
 Sections = Mapping[str | None, UpstreamSection]
 
@@ -240,10 +243,14 @@ class Gateway:
 
     @property
     def warm(self) -> bool:
-        """False until a shared store has said which part of the backstop is this process's to begin with."""
+        """False until others have made room for this process: a quarter of an equal part of the backstop is its own.
+
+        True where nobody has to, or the store does not answer. While all of it is in use there is no such part.
+        """
         backstop = self.store.backstop
-        up = not isinstance(self.store, GuardedStore) or self.store.up
-        return not up or not isinstance(backstop, LeasedBackstop) or backstop.lease_share > 0.0
+        if not isinstance(backstop, LeasedBackstop) or (isinstance(self.store, GuardedStore) and not self.store.up):
+            return True
+        return backstop.lease_share * backstop.processes >= _ROOM
 
     def drain(self) -> None:
         """Say that no new requests are welcome; they are served all the same, on connections that close then."""

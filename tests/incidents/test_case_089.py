@@ -202,7 +202,8 @@ class Balancer:
             answer = await caller.response()
             self.answered += 1
             if answer.status != 200 or not answer.complete:
-                self.lost.append(f"{answer.status} {answer.fault}")
+                limit = answer.header("evenhand-refused") or ""
+                self.lost.append(f"{answer.status} {limit} {answer.fault}")
             if answer.status == 0 or answer.header("connection") == "close":
                 caller.close()
                 caller = None
