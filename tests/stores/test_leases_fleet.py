@@ -22,6 +22,7 @@ from policies.kernels.plain import PlainBackstop
 from policies.units import SECOND
 from tests.policies.documents import CLASSES, policy_set
 from tests.stores.contract import charge, plan
+from tests.wire.faults import FaultProxy
 from tests.wire.redis import RedisServer
 from tests.wire.waiting import until
 
@@ -66,7 +67,8 @@ class Process:
 @contextlib.asynccontextmanager
 async def processes(number: int, server: RedisServer, **store: object) -> AsyncIterator[list[Process]]:
     """Run some processes on a store, in a namespace of their own."""
-    section = StoreSection(url=server.url, namespace=f"fleet{next(_NUMBERS)}", deadline="2s", **store)
+    told = {"url": server.url, "namespace": f"fleet{next(_NUMBERS)}", "deadline": "2s", **store}
+    section = StoreSection.model_validate(told)
     found = [Process(section) for _ in range(number)]
     for one in found:
         await one.store.start()
@@ -158,3 +160,22 @@ async def test_flood_of_keys_leaves_few_records(redis_process: RedisServer) -> N
         assert len(keys) <= 2 * most
         assert max(left) <= 2 * SECOND // 1000 + 1000
         assert one.store.keys <= most + 1
+
+
+@pytest.mark.soak
+async def test_case_033_cut_leaves_no_record_without_end(redis_process: RedisServer, soak: bool) -> None:
+    """A reply that is cut anywhere: every record has an expiry, and the key is not locked (case 33)."""
+    asked = key(1000, 1000)
+    with FaultProxy(redis_process.address) as proxy:
+        async with processes(1, redis_process, url=proxy.url) as (one,):
+            for octets in range(0, 60, 1 if soak else 20):
+                proxy.cut(octets)
+                for _ in range(500):
+                    one.send(asked)
+                await until(lambda: one.store.leases.waiting == 0, "all are answered", 5.0)
+                with redis_process.client() as client:
+                    assert [name for name in client.scan_iter(f"{one.namespace}:*") if client.pttl(name) == -1] == []
+                await until(lambda: one.store.up, "the link is up again", 5.0)
+            admitted = one.admitted
+            await offered([one], asked, 500, [1], 0.3)
+            assert one.admitted > admitted
