@@ -34,6 +34,7 @@ _OURS = "evenhand"
 _PURE = "evenhand, pure Python"
 _MANY = "evenhand, 10,000 tenants"
 _ASGI = ("evenhand as ASGI app", "evenhand as ASGI app, aiohttp")
+_PURE_ASGI = ("evenhand as ASGI app, pure Python", "evenhand as ASGI app, pure Python, aiohttp")
 _ENVOY, _NGINX = "envoy", "nginx"
 _WARM_UP_MANY = 10
 _LIMITERS = (_OURS, "nginx", "haproxy", "envoy")
@@ -56,7 +57,7 @@ class Cell:
 
 SMALL = "100 B, 64 connections"
 CELLS = (
-    Cell(SMALL, (*_SERVERS, *_ASGI, _PURE), quick=True),
+    Cell(SMALL, (*_SERVERS, *_ASGI, _PURE, *_PURE_ASGI), quick=True),
     Cell("refused, 64 connections", (*_LIMITERS, _PURE), path="/refused/1", refused=True, quick=True),
     Cell("1 MB, 64 connections", _LIMITERS, path="/v1/1m", quick=True),
     Cell("10 kB, 64 connections", (*_LIMITERS, "caddy"), path="/v1/10k"),
@@ -158,6 +159,7 @@ def _targets(rows: Sequence[Row]) -> list[tuple[str, float, float]]:
         ("10,000 tenants, over one", cost, (many, _MANY), (SMALL, _OURS), 1.25),
         ("as ASGI app, over envoy", cost, (SMALL, _ASGI[0]), (SMALL, _ENVOY), 1.5),
         ("own pool, over aiohttp's client", cost, (SMALL, _ASGI[0]), (SMALL, _ASGI[1]), 0.5),
+        ("the same in pure Python", cost, (SMALL, _PURE_ASGI[0]), (SMALL, _PURE_ASGI[1]), 0.5),
     ]
     return [
         (label, figures[ours] / figures[theirs], most)

@@ -142,6 +142,8 @@ CONTESTANTS = (
     Contestant("evenhand as ASGI app", "", _shell("pool"), tree=_COMPILED),
     Contestant("evenhand as ASGI app, aiohttp", "", _shell("aiohttp"), tree=_COMPILED),
     Contestant("evenhand, pure Python", "", _evenhand(1)),
+    Contestant("evenhand as ASGI app, pure Python", "", _shell("pool")),
+    Contestant("evenhand as ASGI app, pure Python, aiohttp", "", _shell("aiohttp")),
     Contestant("nginx", "nginx", _nginx, ("-v",)),
     Contestant("haproxy", "haproxy", _haproxy, ("-v",)),
     Contestant("envoy", "envoy", _envoy(0), ("--version",)),
