@@ -50,7 +50,7 @@ class Gate:
     def begin(self, world: World) -> None:
         """Do from now on what the gateway's timer does, and look at the debt."""
         if self.shares is not None:
-            self._tick(world, 0)
+            world.at(0, partial(self._tick, world))
 
     def debt(self, now: Micros) -> float:
         """Return what the backstop owes."""
