@@ -70,11 +70,10 @@ class Portion(Shares):
         return Outlook(-self._debt(now) * capacity, line.light_wanted() * SECOND, used, _rows(line, now))
 
     def outlook_of_group(self, now: Micros) -> Outlook:
-        """Return the same of those that nobody listed, whose backstop is the share of their group."""
+        """Return the same of unlisted tenants, as of their last solve: their backstop is the share of their group."""
         roster = self._roster
         if not roster.has_unlisted:
             return Outlook(0.0, 0.0, 0.0, [])
-        roster.inner.fold(now)
         return Outlook(roster.group.held(now) * roster.group.weight, 0.0, 0.0, _rows(roster.inner, now))
 
     def divide_group(self, curves: Sequence[Curve], now: Micros) -> None:

@@ -46,7 +46,7 @@ LIFE_US: Final = 2 * SECOND
 #: How much of its share a tenant may save up while more is wanted than there is.
 DEEP_US: Final = SECOND // 4
 #: Most tenants noted as folded in, for whoever wants to know.
-SEEN: Final = 256
+SEEN: Final = 128
 #: That holds from this part of what is handed out on: at the very edge, demand is now above it and now below.
 NEARLY: Final = 0.9
 
