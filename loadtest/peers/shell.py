@@ -1,6 +1,7 @@
 """Our ASGI app under plain uvicorn, with its own upstream pool or with aiohttp's client in its place.
 
-Everything but the client is the same: what the pool saves is the difference.
+Everything but the client is the same: what the pool saves is the difference. The collector is quieted as under our own
+server, which whoever runs the app has to do: a plain process spends a fifth of its time collecting.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from starlette.types import Receive, Scope, Send
 from gateway.app import Gateway, compose
 from gateway.clock import Clock
 from gateway.config import load
+from gateway.listener.system import quiet_collector
 from gateway.proxy.asgi import Proxy
 from gateway.proxy.call import Headers, Receiver, Sent
 from gateway.proxy.failure import Failure, FailureKind
@@ -110,6 +112,7 @@ async def _started(gateway: Gateway, client: str) -> AsyncIterator[None]:
         front = Front(settings, policies, gateway.pipeline, ways, Clock())
         gateway.endpoint = Proxy(front)
     ticks = asyncio.get_running_loop().create_task(_tick(gateway))
+    quiet_collector()
     yield
     ticks.cancel()
     await gateway.stop()
