@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
 from policies.charge import NEVER, Charge, Plan, Reading, Refusal
@@ -35,15 +35,15 @@ Fields: TypeAlias = list[tuple[bytes, bytes]]
 Members: TypeAlias = dict[str, Any]
 
 #: Seconds; longest Retry-After of a limit whose wait depends on what others do.
-LONGEST_HINT = 60
+LONGEST_HINT: Final = 60
 
-_OWN_TYPES = "https://evenhand.dev/problems/"
-_REGISTERED = "https://iana.org/assignments/http-problem-types#"
-_QUOTA = (_REGISTERED + "quota-exceeded", "Quota exceeded")
-_CAPACITY = (_REGISTERED + "temporary-reduced-capacity", "Temporarily reduced capacity")
+_OWN_TYPES: Final = "https://evenhand.dev/problems/"
+_REGISTERED: Final = "https://iana.org/assignments/http-problem-types#"
+_QUOTA: Final = (_REGISTERED + "quota-exceeded", "Quota exceeded")
+_CAPACITY: Final = (_REGISTERED + "temporary-reduced-capacity", "Temporarily reduced capacity")
 
 #: Problem type URI and title of each reason.
-TYPES = {
+TYPES: Final = {
     Reason.POLICY: _QUOTA,
     Reason.KEY: _QUOTA,
     Reason.TENANT: _QUOTA,
@@ -56,13 +56,13 @@ TYPES = {
     Reason.CONNECTIONS: (_OWN_TYPES + "connections", "No upstream connection"),
 }
 
-_CLAMPED = frozenset(
+_CLAMPED: Final = frozenset(
     {Reason.SHARE, Reason.CLASS, Reason.BACKSTOP, Reason.POSTURE, Reason.CONNECTIONS, Reason.CONCURRENCY}
 )
-_OPERATORS_STATUS = frozenset({Reason.SHARE, Reason.CLASS, Reason.BACKSTOP, Reason.PAUSED})
-_UNAVAILABLE = frozenset({Reason.POSTURE, Reason.CONNECTIONS})
+_OPERATORS_STATUS: Final = frozenset({Reason.SHARE, Reason.CLASS, Reason.BACKSTOP, Reason.PAUSED})
+_UNAVAILABLE: Final = frozenset({Reason.POSTURE, Reason.CONNECTIONS})
 
-_DETAILS = {
+_DETAILS: Final = {
     Reason.POLICY: "Policy {limit} allows {quota} and is asked for more.",
     Reason.KEY: "{who} may spend {quota} and {is_} asking for more.",
     Reason.TENANT: "Tenant {tenant} may spend {quota} in all and is asking for more.",
@@ -75,10 +75,10 @@ _DETAILS = {
     Reason.CONNECTIONS: "No connection to the service behind came free in time.",
 }
 #: Whose seats were taken, if they are not those of who asked.
-_ALL_OF = "Tenant {tenant}, all its credentials together,"
-_NEVER_DETAIL = "{who} may spend nothing here: a quota is zero, and only its owner can have it raised."
+_ALL_OF: Final = "Tenant {tenant}, all its credentials together,"
+_NEVER_DETAIL: Final = "{who} may spend nothing here: a quota is zero, and only its owner can have it raised."
 
-_CALLERS = {
+_CALLERS: Final = {
     Kind.USER: "Credential {credential} of tenant {tenant}",
     Kind.JOB: "Project {credential} of tenant {tenant}",
     Kind.ANONYMOUS: "A caller without a credential at {credential}",
@@ -86,17 +86,17 @@ _CALLERS = {
     Kind.REJECTED: "A caller at {credential} whose credential was not accepted",
 }
 
-_SINGULAR = {"is_": "is", "has": "has", "it": "it"}
-_PLURAL = {"is_": "are", "has": "have", "it": "they"}
+_SINGULAR: Final = {"is_": "is", "has": "has", "it": "it"}
+_PLURAL: Final = {"is_": "are", "has": "have", "it": "they"}
 
 #: What was decided without a store says so; the value is what is missing.
-_MARK = (b"evenhand-degraded", b"store")
+_MARK: Final = (b"evenhand-degraded", b"store")
 
 #: Integers of RFC 9651 have at most 15 digits.
-_LARGEST = 999_999_999_999_999
-_UNITS_OF_TIME = ((1, "second"), (60, "minute"), (3600, "hour"), (86_400, "day"))
+_LARGEST: Final = 999_999_999_999_999
+_UNITS_OF_TIME: Final = ((1, "second"), (60, "minute"), (3600, "hour"), (86_400, "day"))
 #: Bucket levels are floats: a whole token may read as 0.9999999.
-_ROUNDING = 1e-6
+_ROUNDING: Final = 1e-6
 
 
 @dataclass(slots=True)

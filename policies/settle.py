@@ -11,17 +11,18 @@ Rules
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from policies.request import Kind
 from policies.verdict import Outcome, Verdict
 
 __all__ = ["Corrections", "corrections", "own_outcome"]
 
-_FAILURES = frozenset({500, 502, 503, 504, 508})
+_FAILURES: Final = frozenset({500, 502, 503, 504, 508})
 
 
 # Looked up once: a member of an enum costs as much as a call.
-_REJECTED = Kind.REJECTED
+_REJECTED: Final = Kind.REJECTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +33,9 @@ class Corrections:
     give_back: bool
 
 
-_NOTHING = Corrections(release=False, give_back=False)
-_RELEASE = Corrections(release=True, give_back=False)
-_UNDO = Corrections(release=True, give_back=True)
+_NOTHING: Final = Corrections(release=False, give_back=False)
+_RELEASE: Final = Corrections(release=True, give_back=False)
+_UNDO: Final = Corrections(release=True, give_back=True)
 
 
 def corrections(verdict: Verdict | None, kind: Kind, *, sent: bool) -> Corrections:

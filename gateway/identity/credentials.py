@@ -16,23 +16,24 @@ from __future__ import annotations
 
 import binascii
 from enum import Enum
+from typing import Final
 
 from gateway.ports import Headers
 
 __all__ = ["CREDENTIAL_FIELDS", "MAX_BASIC", "Presented", "extract"]
 
-_SLOTS = frozenset({b"authorization", b"private-token", b"job-token", b"x-api-key"})
+_SLOTS: Final = frozenset({b"authorization", b"private-token", b"job-token", b"x-api-key"})
 
 #: Every field that can carry a credential: all are removed before forwarding once one was consumed. The upstream is
 #: not our proxy, so Proxy-Authorization, which is read nowhere, never travels either.
-CREDENTIAL_FIELDS = _SLOTS | {b"proxy-authorization"}
+CREDENTIAL_FIELDS: Final = _SLOTS | {b"proxy-authorization"}
 
 #: Longest Basic value decoded, in bytes; the longest password it can hold is longer than any token we accept.
-MAX_BASIC = 32 * 1024
+MAX_BASIC: Final = 32 * 1024
 
-_BLANK = b" \t"
+_BLANK: Final = b" \t"
 #: As an octet: looked for as bytes it costs an exception inside.
-_COMMA = ord(",")
+_COMMA: Final = ord(",")
 
 
 class Presented(Enum):
@@ -44,10 +45,10 @@ class Presented(Enum):
     AMBIGUOUS = "ambiguous"
 
 
-_TOKEN = Presented.TOKEN
-_EMPTY = Presented.NOTHING
-_NOTHING = (_EMPTY, b"")
-_AMBIGUOUS = (Presented.AMBIGUOUS, b"")
+_TOKEN: Final = Presented.TOKEN
+_EMPTY: Final = Presented.NOTHING
+_NOTHING: Final = (_EMPTY, b"")
+_AMBIGUOUS: Final = (Presented.AMBIGUOUS, b"")
 
 
 def extract(headers: Headers) -> tuple[Presented, bytes]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from gateway.clock import Clock
 from gateway.config import Settings
@@ -49,22 +49,22 @@ __all__ = [
     "stranger_table",
 ]
 
-_TOKEN = Presented.TOKEN
-_NOT_MINE = Answer.NOT_MINE
-_OURS = b"evh_"
-_PAT = PAT_PREFIX.encode()
-_JOB = JOB_PREFIX.encode()
+_TOKEN: Final = Presented.TOKEN
+_NOT_MINE: Final = Answer.NOT_MINE
+_OURS: Final = b"evh_"
+_PAT: Final = PAT_PREFIX.encode()
+_JOB: Final = JOB_PREFIX.encode()
 
 #: Finding -> strangers, without and with a preflight: the index is the truth of "this is a preflight".
 StrangerTable: TypeAlias = tuple[Mapping[Presented | Answer, Strangers], Mapping[Presented | Answer, Strangers]]
 
-_REMEMBERED = 32_768
-_REMEMBERED_BAD = 4096
+_REMEMBERED: Final = 32_768
+_REMEMBERED_BAD: Final = 4096
 #: How long a bad token stays bad unseen: its clock may be ahead of ours, so it can become good.
-_BAD_FOR: Micros = 5 * SECOND
+_BAD_FOR: Final = 5 * SECOND
 
-REQUIRED = Rejection(401, "credential-required", "This service answers only callers that present a credential.")
-INVALID = Rejection(401, "invalid-credential", "The credential that was presented is not valid here.")
+REQUIRED: Final = Rejection(401, "credential-required", "This service answers only callers that present a credential.")
+INVALID: Final = Rejection(401, "invalid-credential", "The credential that was presented is not valid here.")
 UNAVAILABLE = Rejection(503, "identity-unavailable", "Whoever can tell whether this credential is valid is silent.")
 AMBIGUOUS = Rejection(400, "ambiguous-credentials", "The request presents more than one credential; send exactly one.")
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 from enum import IntEnum
 from functools import lru_cache
+from typing import Final
 
 __all__ = ["LONGEST", "MOST", "Form", "preferred"]
 
 #: Octets of an Accept field that are read; browsers send about 150.
-LONGEST = 1024
+LONGEST: Final = 1024
 #: Media ranges that are read.
-MOST = 32
+MOST: Final = 32
 
 
 class Form(IntEnum):
@@ -37,8 +38,8 @@ _RANGES: dict[bytes, tuple[tuple[Form, int], ...]] = {
     b"text/*": ((Form.MARKDOWN, 2), (Form.HTML, 2)),
     b"*/*": tuple((form, 1) for form in Form),
 }
-_JSON = Form.JSON
-_WEIGHT = re.compile(rb"q=(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)", re.IGNORECASE)
+_JSON: Final = Form.JSON
+_WEIGHT: Final = re.compile(rb"q=(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)", re.IGNORECASE)
 
 
 def preferred(accept: bytes | None) -> Form:

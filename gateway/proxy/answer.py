@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import Final
 
 import orjson
 
@@ -73,7 +74,7 @@ _STATUS_LINES = {int(status): f"HTTP/1.1 {int(status)} {status.phrase}\r\n".enco
 
 
 #: What each request has of its own, and how it stands in the JSON of a problem. A request id needs no escape.
-_PLACES = {
+_PLACES: Final = {
     "instance": b'"urn:evenhand:request:%b"',
     "violated-policies": b"%b",
     "retry_after": b"%d",
@@ -97,7 +98,7 @@ def content(members: Members, form: Form) -> tuple[bytes, bytes]:
 
 
 # Whatever Markdown, GitHub's autolinks included, could read as more than text.
-_MARKDOWN = re.compile(r"[\\`*_\[\]()<>&#|~!:@]|\.(?=\S)")
+_MARKDOWN: Final = re.compile(r"[\\`*_\[\]()<>&#|~!:@]|\.(?=\S)")
 
 
 def _plain(value: object) -> str:
@@ -128,7 +129,7 @@ def _html(members: Members) -> bytes:
     ).encode()
 
 
-_PROSE = frozenset({"title", "status", "detail"})
+_PROSE: Final = frozenset({"title", "status", "detail"})
 _FORMS: dict[Form, tuple[bytes, Callable[[Members], bytes]]] = {
     Form.JSON: (b"application/problem+json", orjson.dumps),
     Form.MARKDOWN: (b"text/markdown; charset=utf-8", _markdown),

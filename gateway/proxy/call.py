@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from gateway.proxy.failure import Failure
 
@@ -24,16 +24,16 @@ Headers: TypeAlias = list[tuple[bytes, bytes]]
 
 #: Octets of a request body kept before a connection is there, and for one repetition: the high-water mark of asyncio's
 #: transports, and four times nginx's client_body_buffer_size.
-HELD = 64 * 1024
+HELD: Final = 64 * 1024
 
 #: What a chunk costs beyond its octets, so that a body of one-byte chunks is bounded too.
-_CHUNK_OVERHEAD = 128
+_CHUNK_OVERHEAD: Final = 128
 
 # As octets: looked for as bytes they cost an exception inside.
 _CR, _LF = b"\r\n"
 
 #: Methods whose empty body needs no Content-Length: 0 (RFC 9110 section 8.6).
-_NO_BODY = frozenset({b"GET", b"HEAD", b"DELETE", b"OPTIONS"})
+_NO_BODY: Final = frozenset({b"GET", b"HEAD", b"DELETE", b"OPTIONS"})
 
 
 class Receiver(Protocol):
@@ -117,7 +117,7 @@ class Account:
 
 
 #: Of calls that no pool has taken yet.
-_NOBODY = Account(None)
+_NOBODY: Final = Account(None)
 
 
 class _Carrier(Protocol):

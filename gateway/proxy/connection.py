@@ -23,7 +23,7 @@ import asyncio
 import select
 import ssl
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from gateway.proxy.failure import Failure, FailureKind
 from gateway.proxy.response import Response
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 __all__ = ["WORK", "Connection"]
 
-_NEVER = float("inf")
+_NEVER: Final = float("inf")
 
 #: Events of the parser and reads, and 4 KiB pieces of what was read, that are worked off before others have their turn.
-WORK = 256
+WORK: Final = 256
 #: Octets parsed at once: at first, where chunks are large, and where they are so small that their number is the work.
 _SLICE, _WIDE, _DENSE = 16 * 1024, 64 * 1024, 4 * 1024
 #: How large those are on average.
-_SMALL = 64
+_SMALL: Final = 64
 
 
 class _Home(Protocol):

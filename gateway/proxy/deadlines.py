@@ -12,12 +12,12 @@ Rules
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+from typing import Final, Protocol
 
 __all__ = ["GRAIN", "Deadlines", "Due"]
 
 #: Seconds between two looks at the wheel.
-GRAIN = 0.25
+GRAIN: Final = 0.25
 
 
 class Due(Protocol):

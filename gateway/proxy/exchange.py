@@ -23,6 +23,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
+from typing import Final
 
 from gateway.pipeline import Pending
 from gateway.ports import Decision, Headers, Rejection
@@ -39,24 +40,24 @@ from policies.verdict import Outcome, Reason
 
 __all__ = ["DISCARDED", "Exchange"]
 
-_LOG = logging.getLogger("evenhand")
+_LOG: Final = logging.getLogger("evenhand")
 
 #: Octets of an unwanted request body that a server may read and throw away to keep the connection: a flight or two.
-DISCARDED = 64 * 1024
+DISCARDED: Final = 64 * 1024
 
 # RFC 9110 section 9.2.2.
-_IDEMPOTENT = frozenset({b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"})
+_IDEMPOTENT: Final = frozenset({b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"})
 
 # Looked up once: a member of an enum costs as much as a call.
-_UPSTREAM_ERROR = Outcome.UPSTREAM_ERROR
-_SERVED = Outcome.SERVED
-_REFUSED = Outcome.REFUSED
+_UPSTREAM_ERROR: Final = Outcome.UPSTREAM_ERROR
+_SERVED: Final = Outcome.SERVED
+_REFUSED: Final = Outcome.REFUSED
 
-_TOO_LARGE = Rejection(413, "content-too-large", "")
-_NOT_AS_ANNOUNCED = Rejection(400, "bad-framing", "The request body is not as long as announced.")
-_FAILED = Rejection(500, "internal-error", "")
-_STOPPING = Rejection(503, "unavailable", "The gateway is stopping, and the request took too long to wait for.")
-_FAILURES = {502: "bad-gateway", 503: "unavailable", 504: "gateway-timeout"}
+_TOO_LARGE: Final = Rejection(413, "content-too-large", "")
+_NOT_AS_ANNOUNCED: Final = Rejection(400, "bad-framing", "The request body is not as long as announced.")
+_FAILED: Final = Rejection(500, "internal-error", "")
+_STOPPING: Final = Rejection(503, "unavailable", "The gateway is stopping, and the request took too long to wait for.")
+_FAILURES: Final = {502: "bad-gateway", 503: "unavailable", 504: "gateway-timeout"}
 
 
 class Exchange:

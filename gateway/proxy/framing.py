@@ -45,36 +45,36 @@ __all__ = [
 ]  # fmt: skip
 
 #: Octets of a request body that must arrive within each `body_timeout`.
-BODY_STRIDE = 16 * 1024
+BODY_STRIDE: Final = 16 * 1024
 #: Octets of trailers, chunk sizes and extensions beside a body, beyond what the body itself excuses.
-MAX_OVERHEAD = 64 * 1024
+MAX_OVERHEAD: Final = 64 * 1024
 #: Requests that are parsed before the first of them is begun; beyond that, octets wait as they are.
-BURST = 64
+BURST: Final = 64
 #: Octets that are parsed at once: between requests, and inside a body.
-SLICE = 16 * 1024
-BODY_SLICE = 64 * 1024
+SLICE: Final = 16 * 1024
+BODY_SLICE: Final = 64 * 1024
 #: The same where chunks are so small that their number is the work, and how small that is on average.
-DENSE_SLICE = 2 * 1024
-DENSE = 64
+DENSE_SLICE: Final = 2 * 1024
+DENSE: Final = 64
 #: Chunks and reads, and 4 KiB pieces of what was read, that are worked off before others have their turn.
-WORK = 256
+WORK: Final = 256
 #: Octets that a chunk should carry on average, where more than a few come together.
-CHUNK = 32
-FEW = 16
+CHUNK: Final = 32
+FEW: Final = 16
 
-_MALFORMED = Rejection(400, "bad-framing", "The request is not well-formed HTTP/1.1.")
-_OLD = Rejection(400, "bad-framing", "HTTP/0.9 is not spoken here.")
-_VERSION = Rejection(505, "version-not-supported", "")
-_LONG_TARGET = Rejection(414, "uri-too-long", "")
-_LARGE_HEAD = Rejection(431, "headers-too-large", "")
-_LARGE_TRAILER = Rejection(431, "headers-too-large", "The trailers or the chunk sizes are larger than is read.")
-_CHOPPED = Rejection(400, "bad-framing", "The body comes in chunks that are far too small.")
+_MALFORMED: Final = Rejection(400, "bad-framing", "The request is not well-formed HTTP/1.1.")
+_OLD: Final = Rejection(400, "bad-framing", "HTTP/0.9 is not spoken here.")
+_VERSION: Final = Rejection(505, "version-not-supported", "")
+_LONG_TARGET: Final = Rejection(414, "uri-too-long", "")
+_LARGE_HEAD: Final = Rejection(431, "headers-too-large", "")
+_LARGE_TRAILER: Final = Rejection(431, "headers-too-large", "The trailers or the chunk sizes are larger than is read.")
+_CHOPPED: Final = Rejection(400, "bad-framing", "The body comes in chunks that are far too small.")
 
-_VERSIONS = frozenset({"1.1", "1.0"})
+_VERSIONS: Final = frozenset({"1.1", "1.0"})
 #: What llhttp says of a version that is well-formed and that it does not know.
-_OTHER_VERSION = "Invalid HTTP version"
-_BLANK = frozenset({b" ", b"\t"})
-_FRAMING = frozenset({b"content-length", b"transfer-encoding"})
+_OTHER_VERSION: Final = "Invalid HTTP version"
+_BLANK: Final = frozenset({b" ", b"\t"})
+_FRAMING: Final = frozenset({b"content-length", b"transfer-encoding"})
 
 
 class State(IntEnum):

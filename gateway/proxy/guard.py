@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from gateway.ports import Rejection
 from gateway.proxy.deadlines import Deadlines
@@ -41,23 +41,23 @@ if TYPE_CHECKING:
 __all__ = ["AHEAD", "HELD", "LAST_CALL_US", "LINGER_US", "STALL_US", "Guard", "Limits", "Post", "Turn"]
 
 #: Requests read ahead of the one being answered.
-AHEAD = 16
+AHEAD: Final = 16
 #: Octets of request bodies that wait on one connection.
-HELD = 64 * 1024
+HELD: Final = 64 * 1024
 #: How long an answered caller may still send before the connection is cut.
-LINGER_US: Micros = 2 * SECOND
+LINGER_US: Final = 2 * SECOND
 #: How long an idle connection stays open once the server stops: for a request that is already on its way.
-LAST_CALL_US: Micros = SECOND // 2
+LAST_CALL_US: Final = SECOND // 2
 #: How long a caller may take nothing of an answer that waits for it (nginx's send_timeout).
-STALL_US: Micros = 60 * SECOND
+STALL_US: Final = 60 * SECOND
 #: How soon after half a close we look whether it was a whole one: a caller that left answers the 100 by a reset.
-SOON_SECONDS = 0.02
+SOON_SECONDS: Final = 0.02
 #: How often a connection that is not read is looked at, whether its caller is still there.
-LOOK_US: Micros = SECOND // 4
+LOOK_US: Final = SECOND // 4
 
-_PARTIAL = Rejection(400, "bad-framing", "The connection was closed inside a request.")
-_SLOW_HEAD = Rejection(408, "request-timeout", "The head of the request took too long to arrive.")
-_SLOW_BODY = Rejection(408, "request-timeout", "The body of the request took too long to arrive.")
+_PARTIAL: Final = Rejection(400, "bad-framing", "The connection was closed inside a request.")
+_SLOW_HEAD: Final = Rejection(408, "request-timeout", "The head of the request took too long to arrive.")
+_SLOW_BODY: Final = Rejection(408, "request-timeout", "The body of the request took too long to arrive.")
 
 
 class Guard(Sparable):

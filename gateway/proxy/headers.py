@@ -12,6 +12,8 @@ Rules
 
 from __future__ import annotations
 
+from typing import Final
+
 from gateway.config.sections import UpstreamSection
 from gateway.identity.credentials import CREDENTIAL_FIELDS
 from gateway.ports import Decision, Headers
@@ -24,7 +26,7 @@ from policies.request import Kind
 __all__ = ["RequestFields", "ResponseFields"]
 
 # RFC 9110 section 7.6.1 and RFC 9113 section 3.2.1, with the de facto ones; their values concern this hop only.
-_HOP = frozenset(
+_HOP: Final = frozenset(
     {
         b"connection",
         b"http2-settings",
@@ -40,8 +42,8 @@ _HOP = frozenset(
     }
 )
 # Host and framing are the pool's to write; an expectation is met here.
-_OURS = frozenset({b"content-length", b"expect", b"host"})
-_MANAGED = frozenset(
+_OURS: Final = frozenset({b"content-length", b"expect", b"host"})
+_MANAGED: Final = frozenset(
     {
         b"evenhand-class",
         b"evenhand-credential",
@@ -56,9 +58,9 @@ _MANAGED = frozenset(
     }
 )
 # What a gateway of the CGI kind would take for its own HTTP_PROXY; no field of HTTP has this name (CVE-2016-5385).
-_POISON = frozenset({b"proxy"})
+_POISON: Final = frozenset({b"proxy"})
 # Said by an edge about a caller or its target; from anybody else they are the caller's own words about itself.
-_EDGE = frozenset(
+_EDGE: Final = frozenset(
     {
         b"cf-connecting-ip",
         b"fastly-client-ip",
@@ -85,22 +87,22 @@ _EDGE = frozenset(
         b"x-rewrite-url",
     }
 )
-_TRACE = frozenset({b"traceparent", b"tracestate"})
+_TRACE: Final = frozenset({b"traceparent", b"tracestate"})
 #: What no response carries on: this hop's own fields, and a second length in disguise (rule 3); and those that a server
 #: in front of us writes itself.
-_RESPONSE_DROP = _HOP | {b"content_length", b"evenhand-degraded", b"evenhand-refused"}
-_STAMPED_DROP = _RESPONSE_DROP | {b"date", b"server"}
+_RESPONSE_DROP: Final = _HOP | {b"content_length", b"evenhand-degraded", b"evenhand-refused"}
+_STAMPED_DROP: Final = _RESPONSE_DROP | {b"date", b"server"}
 
 # Looked up once: a member of an enum costs as much as a call.
-_REJECTED = Kind.REJECTED
+_REJECTED: Final = Kind.REJECTED
 
 # No Connection field may take away what tells where the message ends.
-_FRAMING = frozenset({b"content-length"})
+_FRAMING: Final = frozenset({b"content-length"})
 _NONE: frozenset[bytes] = frozenset()
 
-_SCHEMES = frozenset({b"http", b"https"})
+_SCHEMES: Final = frozenset({b"http", b"https"})
 #: As an octet: looked for as bytes it costs an exception inside.
-_UNDERSCORE = ord("_")
+_UNDERSCORE: Final = ord("_")
 
 
 def _nominated(connection: bytes) -> frozenset[bytes]:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import random
 import re
+from typing import Final
 
 from gateway.clock import Clock
 
 __all__ = ["RequestIds", "well_formed"]
 
-_DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-_PAIRS = tuple(high + low for high in _DIGITS for low in _DIGITS)
+_DIGITS: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_PAIRS: Final = tuple(high + low for high in _DIGITS for low in _DIGITS)
 
-_WELL_FORMED = re.compile(rb"[A-Za-z0-9._~+/=:@-]{1,128}")
+_WELL_FORMED: Final = re.compile(rb"[A-Za-z0-9._~+/=:@-]{1,128}")
 
 
 class RequestIds:

@@ -11,17 +11,19 @@ Rules
 
 from __future__ import annotations
 
+from typing import Final
+
 from gateway.ports import Headers
 
 __all__ = ["RequestLines"]
 
-_ENDS = {"1.1": b" HTTP/1.1\r\n", "1.0": b" HTTP/1.0\r\n"}
-_LINE_ENDS = frozenset({b"\r", b"\n"})
-_END_OF_HEAD = b"\r\n\r\n"
+_ENDS: Final = {"1.1": b" HTTP/1.1\r\n", "1.0": b" HTTP/1.0\r\n"}
+_LINE_ENDS: Final = frozenset({b"\r", b"\n"})
+_END_OF_HEAD: Final = b"\r\n\r\n"
 #: Octets of a head's end that may have come in the read before the one that completes it.
-_STRADDLED = len(_END_OF_HEAD) - 1
+_STRADDLED: Final = len(_END_OF_HEAD) - 1
 #: Stands for what was let go between a line and these.
-_GAP = b" "
+_GAP: Final = b" "
 
 
 class RequestLines:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from gateway.identity.credentials import Presented, extract
 from gateway.ports import Headers, Rejection
@@ -100,7 +101,7 @@ class Parsed:
 
 
 #: The fields that the gateway reads, apart from credentials.
-_READ = frozenset(
+_READ: Final = frozenset(
     {
         b"accept",
         b"access-control-request-method",
@@ -122,27 +123,27 @@ _READ = frozenset(
     }
 )
 
-_HOST = re.compile(rb"(?:\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._~!$&'()*+;=%-]{1,255})(?::[0-9]{0,5})?")
-_LENGTH = re.compile(rb"[0-9]{1,18}")
-_METHOD = re.compile(rb"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,32}")
-_METHODS = {method.encode(): method for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")}
+_HOST: Final = re.compile(rb"(?:\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._~!$&'()*+;=%-]{1,255})(?::[0-9]{0,5})?")
+_LENGTH: Final = re.compile(rb"[0-9]{1,18}")
+_METHOD: Final = re.compile(rb"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,32}")
+_METHODS: Final = {method.encode(): method for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")}
 #: Versions of HTTP that are spoken, by whichever server is in front.
-VERSIONS = frozenset({"1.0", "1.1", "2", "2.0", "3", "3.0"})
+VERSIONS: Final = frozenset({"1.0", "1.1", "2", "2.0", "3", "3.0"})
 
-_BAD_METHOD = Rejection(400, "bad-request", "The method is not a token.")
-_BAD_TARGET = Rejection(400, "bad-request", "The request target is neither a path nor an http address.")
-_BAD_HOST = Rejection(400, "bad-host", "")
-_BAD_LENGTH = Rejection(400, "bad-framing", "Content-Length is not one number of octets.")
-_TWO_FRAMINGS = Rejection(400, "bad-framing", "Content-Length and Transfer-Encoding exclude each other.")
-_BAD_CODING = Rejection(400, "bad-framing", "The only transfer coding that is read is chunked, in HTTP/1.1.")
+_BAD_METHOD: Final = Rejection(400, "bad-request", "The method is not a token.")
+_BAD_TARGET: Final = Rejection(400, "bad-request", "The request target is neither a path nor an http address.")
+_BAD_HOST: Final = Rejection(400, "bad-host", "")
+_BAD_LENGTH: Final = Rejection(400, "bad-framing", "Content-Length is not one number of octets.")
+_TWO_FRAMINGS: Final = Rejection(400, "bad-framing", "Content-Length and Transfer-Encoding exclude each other.")
+_BAD_CODING: Final = Rejection(400, "bad-framing", "The only transfer coding that is read is chunked, in HTTP/1.1.")
 _AMBIGUOUS = Rejection(400, "ambiguous-path", "The path can be read in more than one way; send it in its plain form.")
-_METHOD_REFUSED = Rejection(405, "method-not-allowed", "")
-_LONG_TARGET = Rejection(414, "uri-too-long", "")
-_LARGE_HEAD = Rejection(431, "headers-too-large", "")
-_EXPECTATION = Rejection(417, "expectation-failed", "")
-_UPGRADE = Rejection(501, "upgrade-not-supported", "")
-_VERSION = Rejection(505, "version-not-supported", "")
-_LOOP = Rejection(508, "loop-detected", "")
+_METHOD_REFUSED: Final = Rejection(405, "method-not-allowed", "")
+_LONG_TARGET: Final = Rejection(414, "uri-too-long", "")
+_LARGE_HEAD: Final = Rejection(431, "headers-too-large", "")
+_EXPECTATION: Final = Rejection(417, "expectation-failed", "")
+_UPGRADE: Final = Rejection(501, "upgrade-not-supported", "")
+_VERSION: Final = Rejection(505, "version-not-supported", "")
+_LOOP: Final = Rejection(508, "loop-detected", "")
 
 
 class Parser:

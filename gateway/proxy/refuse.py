@@ -11,6 +11,7 @@ Rules
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Final
 
 import orjson
 
@@ -30,21 +31,21 @@ from policies.verdict import Reason, Verdict
 __all__ = ["ALLOWED_METHODS", "Refuser"]
 
 #: What a 405 offers: every method is passed on but CONNECT and TRACE.
-ALLOWED_METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
+ALLOWED_METHODS: Final = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
-_EXPOSED = b"Retry-After, RateLimit, RateLimit-Policy, Evenhand-Refused, Evenhand-Degraded, X-Request-Id"
-_NO_STORE = (b"cache-control", b"no-store")
-_NOTHING_LOADS = (b"content-security-policy", b"default-src 'none'")
+_EXPOSED: Final = b"Retry-After, RateLimit, RateLimit-Policy, Evenhand-Refused, Evenhand-Degraded, X-Request-Id"
+_NO_STORE: Final = (b"cache-control", b"no-store")
+_NOTHING_LOADS: Final = (b"content-security-policy", b"default-src 'none'")
 
 # RFC 6750 section 3.1: no error code for a request that presented nothing.
-_CHALLENGES = {"credential-required": b"Bearer"}
-_INVALID_TOKEN = b'Bearer error="invalid_token"'
+_CHALLENGES: Final = {"credential-required": b"Bearer"}
+_INVALID_TOKEN: Final = b'Bearer error="invalid_token"'
 
 _JSON, _HTML = Form.JSON, Form.HTML
-_JSON_TYPE = b"application/problem+json"
+_JSON_TYPE: Final = b"application/problem+json"
 
-_TOO_MANY = Refusal(Reason.CONCURRENCY.value, SECOND, "tenant")
-_NO_CONNECTION = Refusal(Reason.CONNECTIONS.value, SECOND)
+_TOO_MANY: Final = Refusal(Reason.CONCURRENCY.value, SECOND, "tenant")
+_NO_CONNECTION: Final = Refusal(Reason.CONNECTIONS.value, SECOND)
 
 
 class Refuser:

@@ -16,6 +16,7 @@ Rules
 from __future__ import annotations
 
 import sys
+from typing import Final
 
 import httptools
 
@@ -24,21 +25,21 @@ from gateway.proxy.call import Headers, Receiver
 __all__ = ["HEADERS_LIMIT", "HEAD_LIMIT", "INTERIM_LIMIT", "Response"]
 
 #: Octets of a response head, of trailers, of chunk extensions in a row. Envoy allows 60 KiB, HAProxy 16, nginx 4 or 8.
-HEAD_LIMIT = 64 * 1024
+HEAD_LIMIT: Final = 64 * 1024
 #: Fields of a response head; the same in Envoy and in http.client.
-HEADERS_LIMIT = 100
+HEADERS_LIMIT: Final = 100
 #: Interim responses in front of one response. Go took 5; telling of progress (102) needs more.
-INTERIM_LIMIT = 32
+INTERIM_LIMIT: Final = 32
 
-_PARSING = -1
-_UNTIL_CLOSE = sys.maxsize
-_PROTOCOL = b"HTTP/"
-_PLAIN = b"HTTP/1.1 "
-_END_OF_HEAD = b"\r\n\r\n"
+_PARSING: Final = -1
+_UNTIL_CLOSE: Final = sys.maxsize
+_PROTOCOL: Final = b"HTTP/"
+_PLAIN: Final = b"HTTP/1.1 "
+_END_OF_HEAD: Final = b"\r\n\r\n"
 #: Octets of a head's end that may have come in the read before the one that completes it.
-_STRADDLED = len(_END_OF_HEAD) - 1
-_NOT_HTTP = "what the upstream responded with is not HTTP/1.1"
-_VERSIONS = frozenset({"1.1", "1.0"})
+_STRADDLED: Final = len(_END_OF_HEAD) - 1
+_NOT_HTTP: Final = "what the upstream responded with is not HTTP/1.1"
+_VERSIONS: Final = frozenset({"1.1", "1.0"})
 
 
 class Response:

@@ -20,6 +20,7 @@ A tenant nobody listed has an account of its own, of weight 1; all callers witho
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
+from typing import Final
 
 from gateway.proxy.call import Account, Call
 from policies.charge import ShareCharge
@@ -27,13 +28,13 @@ from policies.charge import ShareCharge
 __all__ = ["MEMORY", "Seats"]
 
 #: Seconds for which a tenant is reckoned with that asks for nothing.
-MEMORY = 60.0
+MEMORY: Final = 60.0
 
 #: How many times the free seats a tenant may hold.
-_TIMES_FREE = 15.0
+_TIMES_FREE: Final = 15.0
 
 #: Accounts kept of tenants that hold and want nothing, and entries of the queue beyond those that count.
-_SPARE = 1_024
+_SPARE: Final = 1_024
 
 
 class Seats:

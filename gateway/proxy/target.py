@@ -18,21 +18,22 @@ Case is kept. A query is never looked at, except for octets that no target may h
 from __future__ import annotations
 
 import re
+from typing import Final
 from urllib.parse import unquote_to_bytes
 
 __all__ = ["canonical", "decoded", "origin_form", "split", "stripped"]
 
 # Nothing to do: no escape, parameter or empty segment, no segment that begins with a dot, and a query of what may be.
 _PLAIN = re.compile(rb"((?:/[A-Za-z0-9_~!$&'()*+,=:@-][A-Za-z0-9._~!$&'()*+,=:@-]*+)*+/?)(?:\?[^\x00-\x20\x7f#]*+)?")
-_FORBIDDEN = re.compile(rb"[\x00-\x20\x7f\\#]|//|%(?:00|5[cC]|(?![0-9A-Fa-f]{2}))")
-_FORBIDDEN_OCTETS = re.compile(rb"[\x00-\x20\x7f#]")
-_DOT_SEGMENT = re.compile(rb"(?:^|[/\\])\.\.?(?=[;/\\]|$)")
-_PARAMETERS = re.compile(rb";[^/]*")
-_ESCAPE_OR_OTHER = re.compile(rb"%([0-9A-Fa-f]{2})|[^A-Za-z0-9._~!$&'()*+,=:@/%-]")
-_LITERAL = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~!$&'()*+,=:@")
+_FORBIDDEN: Final = re.compile(rb"[\x00-\x20\x7f\\#]|//|%(?:00|5[cC]|(?![0-9A-Fa-f]{2}))")
+_FORBIDDEN_OCTETS: Final = re.compile(rb"[\x00-\x20\x7f#]")
+_DOT_SEGMENT: Final = re.compile(rb"(?:^|[/\\])\.\.?(?=[;/\\]|$)")
+_PARAMETERS: Final = re.compile(rb";[^/]*")
+_ESCAPE_OR_OTHER: Final = re.compile(rb"%([0-9A-Fa-f]{2})|[^A-Za-z0-9._~!$&'()*+,=:@/%-]")
+_LITERAL: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~!$&'()*+,=:@")
 
 #: Rounds of decoding that are looked through; nothing legitimate is encoded three times.
-_ROUNDS = 3
+_ROUNDS: Final = 3
 
 
 def origin_form(target: bytes) -> tuple[bytes, bytes | None] | None:

@@ -12,23 +12,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from http import HTTPStatus
+from typing import Final
 
 from gateway.ports import Headers
 from gateway.proxy.answer import Answer
 
 __all__ = ["Writer"]
 
-_STATUS_LINES = {
+_STATUS_LINES: Final = {
     number: f"HTTP/1.1 {number} {HTTPStatus(number).phrase if number in set(HTTPStatus) else ''}\r\n".encode("ascii")
     for number in range(100, 600)
 }
-_CLOSE = b"connection: close\r\n\r\n"
-_CHUNKED = b"transfer-encoding: chunked\r\n"
-_END = b"\r\n"
+_CLOSE: Final = b"connection: close\r\n\r\n"
+_CHUNKED: Final = b"transfer-encoding: chunked\r\n"
+_END: Final = b"\r\n"
 #: Pieces below this are joined with their framing; larger ones are handed over as they are.
-_JOINED = 4096
+_JOINED: Final = 4096
 
-_BODILESS = frozenset({204, 304})
+_BODILESS: Final = frozenset({204, 304})
 
 
 class Writer:

@@ -15,7 +15,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from policies.charge import Charge, Hold, Plan, Reading, Refusal, ShareCharge
 from policies.kernels import gcra
@@ -27,14 +27,14 @@ from policies.units import SECOND, Micros, RequestUnits, Seats
 __all__ = ["SEAT_WAIT_US", "Backstop", "MemoryStore", "ShareRefusal"]
 
 #: What is told to whoever finds all seats taken. It is a hint: nobody knows when a request will end.
-SEAT_WAIT_US: Micros = SECOND
+SEAT_WAIT_US: Final = SECOND
 
 #: Buckets looked at for each new key, and at each tick; the latter takes about 0.1 ms.
-SWEEP_PER_KEY = 4
-SWEEP_PER_TICK = 500
+SWEEP_PER_KEY: Final = 4
+SWEEP_PER_TICK: Final = 500
 
 #: A table that has shrunk below an eighth of its size is made anew if that is quick.
-COMPACT_BELOW = 2_000
+COMPACT_BELOW: Final = 2_000
 
 
 class ShareRefusal(Protocol):

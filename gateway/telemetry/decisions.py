@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from gateway.ports import Decision
 from gateway.telemetry.lines import FORMATS, Logged, clip, event_line, what_of
@@ -27,11 +27,11 @@ from policies.verdict import Outcome
 __all__ = ["IN_FULL", "DecisionLog"]
 
 #: Lines in full per second, tenant and limit.
-IN_FULL = 10
+IN_FULL: Final = 10
 #: Seconds of counted lines, and events, that wait for a slow reader.
-_MAX_WAITING = 60
+_MAX_WAITING: Final = 60
 
-_SERVED = Outcome.SERVED
+_SERVED: Final = Outcome.SERVED
 
 #: (tenant, outcome, limit, mode)
 _Sort = tuple[str, Outcome, str | None, Mode]

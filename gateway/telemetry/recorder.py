@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from gateway.clock import Clock
 from gateway.config import Settings
@@ -36,18 +36,18 @@ from policies.verdict import OWN_LIMITS, Outcome, Reason, reason_of
 __all__ = ["OWN", "SCOPES", "Telemetry"]
 
 #: This instance alone, and all that share its store.
-OWN = "self"
-SCOPES = ("fleet", OWN)
+OWN: Final = "self"
+SCOPES: Final = ("fleet", OWN)
 
-_LOG = logging.getLogger("evenhand.telemetry")
+_LOG: Final = logging.getLogger("evenhand.telemetry")
 # Looked up once: a member of an enum costs as much as a call.
-_SERVED = Outcome.SERVED
-_REFUSED = Outcome.REFUSED
-_PROVEN = frozenset({Kind.USER, Kind.JOB})
-_SHARED = frozenset({Reason.SHARE, Reason.BACKSTOP})
-_MAX_FORWARDERS = 16
-_ADVANCE_SECONDS = 1.0
-_SUMMARY: Micros = 60 * SECOND
+_SERVED: Final = Outcome.SERVED
+_REFUSED: Final = Outcome.REFUSED
+_PROVEN: Final = frozenset({Kind.USER, Kind.JOB})
+_SHARED: Final = frozenset({Reason.SHARE, Reason.BACKSTOP})
+_MAX_FORWARDERS: Final = 16
+_ADVANCE_SECONDS: Final = 1.0
+_SUMMARY: Final = 60 * SECOND
 
 _Name = TypeVar("_Name", bound=Hashable)
 
