@@ -14,9 +14,8 @@ GROUPS := test check bench
 BENCHES := $(patsubst loadtest/bench/%.py,loadtest.bench.%,$(filter-out %/__init__.py %/proxied.py %/instructions.py,\
   $(wildcard loadtest/bench/*.py)))
 COMPILED := build/compiled
-# What of the suite sees most of the compiled modules, and replaces none of their methods (but for one test).
-COMPILED_TESTS := $(addprefix tests/,policies/test_admit.py wire/test_corpus.py $(addprefix gateway/proxy/,\
-  test_asgi.py test_guard_framing.py test_lane.py test_refuse.py test_upstream.py test_websocket.py test_writer.py))
+# What of the suite sees most of the compiled modules. What replaces a part of them is marked `interpreted`.
+COMPILED_TESTS := tests/policies tests/stores tests/gateway/proxy tests/wire/test_corpus.py
 SOURCES := $(shell find gateway policies -name '*.py')
 
 .DEFAULT_GOAL := help
@@ -61,11 +60,11 @@ $(COMPILED)/.stamp: $(VENV)/.stamp hatch_build.py $(SOURCES)
 	  --target $(COMPILED) .
 	@touch $@
 
-test-compiled: $(COMPILED)/.stamp  ## a part of the suite against what `make compiled` built, which can differ
+test-compiled: $(COMPILED)/.stamp  ## policies, stores and proxy against what `make compiled` built, which can differ
 	@rm -rf build/tested && mkdir build/tested
 	@cp -r $(COMPILED)/gateway $(COMPILED)/policies $(COMPILED)/*.so tests loadtest docs *.toml *.md build/tested
 	cd build/tested && PYTHONPATH=. $(abspath $(BIN))/python -m pytest -p no:cacheprovider \
-	  -k "not expires_while_open" $(COMPILED_TESTS)
+	  -m "not interpreted" $(COMPILED_TESTS) $(PYTEST_ARGS)
 
 bench: $(VENV)/.stamp  ## cost of a decision, of a key, and of a request beside the peers (QUICK=1: 2 minutes)
 	@$(MAKE) --silent compiled || echo "not compiled: measured in pure Python alone"

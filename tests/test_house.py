@@ -30,7 +30,7 @@ CORE_IMPORTS = {
 #: Of packages that also touch the world, the modules that do not.
 CORE_SUBMODULES = {"collections.abc", "urllib.parse"}
 
-MAKE_TARGETS = ("demo", "test", "check", "bench", "bench-check", "soak", "fuzz")
+MAKE_TARGETS = ("demo", "test", "test-compiled", "check", "bench", "bench-check", "soak", "fuzz")
 
 
 def modules(*packages: str) -> list[Path]:

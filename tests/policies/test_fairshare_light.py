@@ -43,6 +43,7 @@ def long_way(shares: Shares, ask: Ask, now: Micros) -> object:
     return shares._take_tracked(shares._roster.meet(ask, now), ask, now)
 
 
+@pytest.mark.interpreted
 @settings(max_examples=60, deadline=None)
 @given(steps=steps, rate=st.sampled_from([20.0, 100.0, 500.0]))
 def test_short_way_decides_as_the_long_way_does(steps: list[tuple[Ask, int, int]], rate: float) -> None:

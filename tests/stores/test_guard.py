@@ -23,6 +23,9 @@ from tests.stores.lost import FakeLeased, FakeState
 
 __all__: list[str] = []
 
+#: Its leases derive from the store in memory.
+pytestmark = pytest.mark.interpreted
+
 POLICIES = policy_set(backstop=quota(1000, 1000))
 
 

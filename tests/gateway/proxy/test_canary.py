@@ -118,6 +118,7 @@ def test_a_limit_that_limits_nobody_is_found(loaded: Loaded, monkeypatch: pytest
     assert found(loaded) == FINE | {"limited": False}
 
 
+@pytest.mark.interpreted
 def test_belief_in_a_stranger_is_found(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether its address is believed, or its word about who it is goes on."""
     bird = Canary(loaded.settings)

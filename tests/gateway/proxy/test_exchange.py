@@ -370,6 +370,7 @@ def test_a_bug_is_one_problem_and_is_counted(house: House, caplog: pytest.LogCap
     assert "could not be handled" in caplog.text
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("stage", ["parse", "decide"])
 def test_a_bug_before_the_decision(house: House, monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
     """Nobody was identified, so nobody but the address is blamed."""

@@ -181,7 +181,10 @@ def test_cors(cors: tuple[str, ...], origin: bytes | None, allowed: str | None) 
     assert said(answer, "vary") == ("Origin" if cors else None)
     exposed = said(answer, "access-control-expose-headers")
     assert (exposed is not None) is (allowed is not None)
-    assert exposed in (None, "Retry-After, RateLimit, RateLimit-Policy, Evenhand-Refused, Evenhand-Degraded, X-Request-Id")
+    assert exposed in (
+        None,
+        "Retry-After, RateLimit, RateLimit-Policy, Evenhand-Refused, Evenhand-Degraded, X-Request-Id",
+    )
 
 
 def test_the_bytes_on_the_wire() -> None:

@@ -180,6 +180,7 @@ async def test_upstream_that_cannot_be_reached(tmp_path: Path, shell: Shell) -> 
     server.close()
 
 
+@pytest.mark.interpreted
 @every_shell
 async def test_credential_that_expires_while_open(
     tmp_path: Path, shell: Shell, monkeypatch: pytest.MonkeyPatch

@@ -68,6 +68,7 @@ async def test_long_fields_of_a_handshake(tmp_path: Path) -> None:
     assert len(peer.seen) == 1
 
 
+@pytest.mark.interpreted
 @on_both_loops
 async def test_bug_is_one_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What cannot be served is 500, settled, and gives its place back."""

@@ -73,6 +73,7 @@ def test_no_more_than_the_bucket_has(rate: Fraction, burst: float, steps: list[t
         assert sum(held.values()) <= (burst + float(rate) * elapsed / SECOND + 30.0) * (1 + 1e-12)
 
 
+@pytest.mark.interpreted
 @given(st.sampled_from(RATES), st.lists(st.tuples(st.integers(0, 2 * SECOND), COSTS, st.booleans()), max_size=60))
 def test_one_cost_at_a_time_is_gcra(rate: Fraction, steps: list[tuple[int, float, bool]]) -> None:
     """A process alone that asks for what waits and nothing ahead finds the bucket of the embedded store, wait and all.
