@@ -135,21 +135,20 @@ async def test_a_second_process_keeps_its_own_in_memory(tmp_path: Path, up: Orig
             assert second.ask("/api/tenants/acme?to=2099-01-01T00:00:00Z").status in {400, 503}
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        "from=yesterday",
-        "to=2026-13-01T00:00:00Z",
-        "from=2001-01-01T00:00:00Z",
-        "from=2099-01-01T00:00:00Z",
-        "to=9999-12-31T23:59:59Z",
-        "to=9999-12-31T23:59:59-23:59",
-        "to=0001-01-01T00:00:00%2B23:59",
-        "from=0001-01-01T00:00:00%2B23:59",
-    ],
+SPANS = (
+    "from=yesterday",
+    "to=2026-13-01T00:00:00Z",
+    "from=2001-01-01T00:00:00Z",
+    "from=2099-01-01T00:00:00Z",
+    "to=9999-12-31T23:59:59Z",
+    "to=9999-12-31T23:59:59-23:59",
+    "to=0001-01-01T00:00:00%2B23:59",
+    "from=0001-01-01T00:00:00%2B23:59",
 )
-async def test_a_span_that_cannot_be(query: str, tmp_path: Path, up: Origin) -> None:
+
+
+async def test_a_span_that_cannot_be(tmp_path: Path, up: Origin) -> None:
     """400, in a sentence."""
     with running(tmp_path, up, config()) as gateway:
-        for path in ("/api/fairness", "/api/tenants/acme"):
-            assert gateway.ask(f"{path}?{query}").status == 400
+        paths = [f"{path}?{span}" for span in SPANS for path in ("/api/fairness", "/api/tenants/acme")]
+        assert {path: gateway.ask(path).status for path in paths} == dict.fromkeys(paths, 400)
