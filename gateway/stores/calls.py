@@ -1,33 +1,58 @@
 """What threads ask of a shared store: a command, many at once, or a script; everything off the data plane.
 
 Rules
-1. Whatever goes wrong is one `CallError` with one sentence. The library's exceptions stop here.
+1. Whatever goes wrong is one `CallError` with one sentence: its kind (`link/faults.py`), in our words. The library's
+   exceptions and its words stop here.
 2. A command that changes something may have run although no answer came; what is asked of here can be asked again.
 3. Names are those of `names.py`; keys of one script share a tag.
 4. Nothing connects before it is asked.
+5. A record of ours that is of another type is dropped, with one warning, and asked for again.
 """
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from redis.exceptions import AuthenticationError, NoScriptError, RedisError
-from redis.exceptions import TimeoutError as StoreTimeoutError
+from redis import exceptions as raised
 
 from gateway.config.sections import StoreSection
 from gateway.errors import GatewayError
-from gateway.stores.link.script import Script
+from gateway.stores.link.faults import KINDS, ErrorReply, of_exception, of_reply
+from gateway.stores.link.script import Script, load_script
 from gateway.stores.link.sync import open_client
 from gateway.stores.names import Names
 
-__all__ = ["CallError", "Calls", "Word"]
+__all__ = ["CallError", "Calls", "Spell", "Word"]
+
+_LOG = logging.getLogger("evenhand.store")
 
 Word = bytes | str | int | float
 
 #: Commands that go out in one piece; what comes back of more would be held all at once.
 _AT_ONCE = 200
+#: Records that are warned of, one line each.
+_MOST_NAMED = 100
+#: Between two spells that the log is told of.
+_QUIET_SECONDS = 60.0
+
+#: How a sentence about a store goes on, where it is not "cannot be used".
+_SENTENCES = {"timeout": "did not answer in time", "auth": "refuses our user or password"}
+#: Those of the library that have lost the code by which the server told them apart.
+_CLASSES: tuple[tuple[type[Exception], str], ...] = (
+    (raised.TimeoutError, "timeout"),
+    (raised.AuthenticationError, "auth"),
+    (raised.NoPermissionError, "auth"),
+    (raised.BusyLoadingError, "loading"),
+    (raised.ReadOnlyError, "readonly"),
+    (raised.OutOfMemoryError, "oom"),
+    (raised.MasterDownError, "masterdown"),
+    (raised.ClusterDownError, "clusterdown"),
+    (raised.ClusterCrossSlotError, "crossslot"),
+)
 
 
 class CallError(GatewayError):
@@ -42,30 +67,57 @@ class Calls:
         self.names = Names(section.namespace)
         self.name = name
         self._client: Any = None
+        self._ours = self.names.prefix.encode("ascii")
+        self._named: set[bytes] = set()
 
     def ask(self, *words: Word) -> Any:
         """Return the reply to one command."""
         with self._mapped() as client:
-            return client.execute_command(*words)
+            try:
+                return client.execute_command(*words)
+            except raised.ResponseError as error:
+                if not self._drop(client, words, error):
+                    raise
+                return client.execute_command(*words)
 
     def ask_all(self, commands: Iterable[Sequence[Word]]) -> Iterator[Any]:
         """Yield the replies to many commands, in order."""
         waiting = list(commands)
         for start in range(0, len(waiting), _AT_ONCE):
             with self._mapped() as client:
-                pipeline = client.pipeline(transaction=False)
-                for words in waiting[start : start + _AT_ONCE]:
-                    pipeline.execute_command(*words)
-                replies = pipeline.execute()
+                replies = self._piece(client, waiting[start : start + _AT_ONCE])
             yield from replies
+
+    def _piece(self, client: Any, commands: Sequence[Sequence[Word]]) -> list[Any]:
+        replies = _piped(client, commands)
+        refused = [pair for pair in zip(commands, replies, strict=True) if isinstance(pair[1], Exception)]
+        dropped = [self._drop(client, words, fault) for words, fault in refused]
+        if any(dropped):
+            replies = _piped(client, commands)  # also those that went to a record that is gone
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise reply
+        return replies
 
     def run(self, script: Script, keys: Sequence[bytes], args: Sequence[Word]) -> Any:
         """Return what a script says; a server that does not know it is told it."""
         with self._mapped() as client:
-            try:
-                return client.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
-            except NoScriptError:
-                return client.execute_command("EVAL", script.source, len(keys), *keys, *args)
+            return _run(client, script, keys, args)
+
+    def _drop(self, client: Any, words: Sequence[Word], fault: Exception) -> bool:
+        """Drop the record of a command if it is not ours; return whether the command should be sent again."""
+        key = words[1] if len(words) > 1 else b""
+        if not isinstance(key, bytes) or not key.startswith(self._ours) or _kind_of(fault) != "wrongtype":
+            return False
+        _run(client, load_script("drop"), [key], [words[0], *words[2:]])
+        self.warn(key, "was of another type and is written anew")
+        return True
+
+    def warn(self, key: bytes, what: str) -> None:
+        """Tell, once for each record, that somebody else writes to our names."""
+        if key not in self._named and len(self._named) < _MOST_NAMED:
+            self._named.add(key)
+            _LOG.warning("%s: the record %s %s; does somebody else write to it?", self.name, key.decode("utf-8"), what)
 
     @contextmanager
     def _mapped(self) -> Iterator[Any]:
@@ -73,14 +125,63 @@ class Calls:
             if self._client is None:
                 self._client = open_client(self.section)
             yield self._client
-        except StoreTimeoutError as error:
-            raise CallError(f"{self.name} did not answer in time") from error
-        except AuthenticationError as error:  # what a server says of a login may repeat what it was sent
-            raise CallError(f"{self.name} refuses our user or password") from error
-        except (RedisError, OSError) as error:
-            raise CallError(f"{self.name} cannot be used: {_first_line(error)}") from error
+        except (raised.RedisError, OSError) as error:
+            raise CallError(f"{self.name} {_SENTENCES.get(kind := _kind_of(error)) or _cannot(kind)}") from error
 
 
-def _first_line(error: Exception) -> str:
-    lines = str(error).splitlines()
-    return "".join(char for char in lines[0] if char.isprintable())[:200] if lines else type(error).__name__
+class Spell:
+    """Something that may go wrong for a while. The log is told once as it does, and once as it is over.
+
+    One that comes back within a minute is not told again; figures and warnings say that it holds.
+    """
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._told = False
+        self._over = -_QUIET_SECONDS
+        self.on = False
+
+    def begin(self, sentence: str) -> None:
+        """Note that it holds."""
+        if not self._told and time.monotonic() - self._over >= _QUIET_SECONDS:
+            self._told = True
+            self._log.error("%s", sentence)
+        self.on = True
+
+    def end(self, sentence: str) -> None:
+        """Note that it holds no more."""
+        if self.on and self._told:
+            self._told = False
+            self._over = time.monotonic()
+            self._log.warning("%s", sentence)
+        self.on = False
+
+
+def _cannot(kind: str) -> str:
+    return f"cannot be used ({kind}: {KINDS[kind]})"
+
+
+def _kind_of(error: BaseException) -> str:
+    """Return the kind of what the library or the system raised, one of `KINDS`."""
+    for cls, kind in _CLASSES:
+        if isinstance(error, cls):
+            return kind
+    if isinstance(error, raised.ResponseError):
+        return of_reply(ErrorReply(error)).kind
+    within = next((one for one in (error, error.__cause__, error.__context__) if isinstance(one, OSError)), None)
+    return "reset" if within is None else of_exception(within).kind
+
+
+def _piped(client: Any, commands: Sequence[Sequence[Word]]) -> list[Any]:
+    pipeline = client.pipeline(transaction=False)
+    for words in commands:
+        pipeline.execute_command(*words)
+    found: list[Any] = pipeline.execute(raise_on_error=False)
+    return found
+
+
+def _run(client: Any, script: Script, keys: Sequence[bytes], args: Sequence[Word]) -> Any:
+    try:
+        return client.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
+    except raised.NoScriptError:
+        return client.execute_command("EVAL", script.source, len(keys), *keys, *args)

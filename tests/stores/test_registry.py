@@ -216,6 +216,21 @@ def test_a_store_that_is_down_changes_nothing(
     assert "lost the jobs; 1 of them" in caplog.text
 
 
+def test_a_record_of_another_type_is_written_anew(redis_server: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
+    """Alone and among many, with its expiry, with one warning; what nobody named by us is left."""
+    asked = calls(redis_server)
+    key = asked.names.key("policy-use", "first")
+    for _ in range(2):
+        redis_server.ask("SET", key, "planted")
+        assert list(asked.ask_all([("EXPIRE", key, 9), ("HSET", key, "a", "b"), ("EXPIRE", key, 9)]))[1] == 1
+        assert redis_server.ask("TTL", key) > 0
+        redis_server.ask("DEL", key)
+        redis_server.ask("RPUSH", key, "planted")
+        assert asked.ask("HGETALL", key) == {}
+    assert len(caplog.messages) == 1
+    assert "was of another type" in caplog.text
+
+
 def test_what_goes_wrong_is_one_sentence(tmp_path: Path) -> None:
     """Refused, a password that is wrong, an error of the server, silence."""
     with RedisServer(tmp_path, "--requirepass", "right") as server:
@@ -227,8 +242,13 @@ def test_what_goes_wrong_is_one_sentence(tmp_path: Path) -> None:
         assert "wrong" not in str(told.value)
         right = Calls(StoreSection(url=f"redis://:right@127.0.0.1:{server.port}"))
         assert list(right.ask_all([("SET", "a", number) for number in range(450)])) == [True] * 450
-        with pytest.raises(CallError, match="WRONGTYPE"):
+        with pytest.raises(CallError, match="wrongtype"):
             right.ask("LPUSH", "a", "b")
+        right.ask("CONFIG", "SET", "maxmemory", 1)
+        with pytest.raises(CallError) as told:
+            list(right.ask_all([("HSET", "secret-name", "a", "b")]))
+        assert str(told.value) == "the shared store cannot be used (oom: the server's memory is full)"
+        right.ask("CONFIG", "SET", "maxmemory", 0)
         right.ask("CLIENT", "PAUSE", 1500)
         with pytest.raises(CallError, match="in time"):
             right.ask("GET", "a")
