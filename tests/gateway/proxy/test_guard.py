@@ -100,6 +100,7 @@ async def test_time_stands_still_while_nothing_is_read(tmp_path: Path, origin: O
     assert origin.seen[0].length == 3_000_000
 
 
+@pytest.mark.interpreted
 @on_both_loops
 async def test_caller_that_takes_nothing_is_gone(
     tmp_path: Path, origin: Origin, monkeypatch: pytest.MonkeyPatch
