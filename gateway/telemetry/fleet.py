@@ -13,12 +13,12 @@ Rules
 3. An instance unheard of for `GONE` is out of gauges and of the list; what it counted stays counted.
 4. Without the store the own counts go on being shown, and `local` says that they are alone. What was counted meanwhile
    reaches the others when the store is back.
-5. One thread, "evenhand-fleet", writes `shown`, and asks the store; a store that does not answer holds up nothing else.
+5. An entry counts as a whole or, where it makes no sense, not at all; the log says so once.
+6. One thread, "evenhand-fleet", writes `shown`, and asks the store; a store that does not answer holds up nothing else.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import secrets
 import socket
@@ -31,10 +31,13 @@ import orjson
 
 from gateway.config.sections import StoreSection
 from gateway.errors import GatewayError
+from gateway.stores.calls import Spell
 from gateway.stores.stream import Entry, Stream
+from gateway.telemetry.codebook import Tally
 from gateway.telemetry.frames import MOMENTARY, asked
 from gateway.telemetry.recorder import Telemetry
 from gateway.telemetry.tap import Delta, Tap, fold, pour
+from policies.request import Class
 from policies.units import SECOND, Micros
 
 __all__ = ["EVERY_SECONDS", "Exchange", "Fleet", "open_fleet"]
@@ -47,6 +50,8 @@ GONE: Micros = 4 * SECOND
 _REMEMBERED: Micros = 600 * SECOND
 #: Tenants in one entry; the others are in the next one.
 _TENANTS = 5_000
+#: Octets of an entry, unpacked; more of them nobody of us writes.
+_LARGEST = 64 * 1024 * 1024
 #: Rounds without the store after it has failed: 1 s, and twice as many each time up to 5 s.
 _REST = (2, 4, 10)
 
@@ -79,6 +84,8 @@ class Fleet:
         self._others: dict[str, _Instance] = {}
         self._failures = 0
         self._resting = 0
+        self._alone = Spell(_LOG)
+        self._puzzled = False
         self.fault = "" if exchange is None else "it was not asked yet"
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -140,6 +147,7 @@ class Fleet:
             return
         self._sending = None
         self.fault, self._failures = "", 0
+        self._alone.end("the store tells of others again: figures are of the whole fleet")
         for one in told:
             self._hear(*one, now)
         for name in [name for name, one in self._others.items() if now - one.heard_us > _REMEMBERED]:
@@ -159,8 +167,7 @@ class Fleet:
             _LOG.exception("a round of the fleet failed")
 
     def _failed(self, fault: str) -> None:
-        if not self._failures:
-            _LOG.warning("figures are of this instance alone: %s", fault)
+        self._alone.begin(f"figures are of this instance alone, as [store] url tells of no others: {fault}")
         self.fault = fault
         self._resting = _REST[min(self._failures, len(_REST) - 1)]
         self._failures += 1
@@ -180,15 +187,33 @@ class Fleet:
         known = self._others.get(instance)
         if instance == self.name or (known is not None and number <= known.number):
             return
-        with contextlib.suppress(ValueError, KeyError, zlib.error):  # written by another version of us
-            said = orjson.loads(zlib.decompress(body))
-            self._others[instance] = _Instance(number, now, said["gauges"])
-            pour(said["counts"], self._telemetry.shown.ledger, now)
+        try:
+            counts, gauges = _read(body)
+        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, zlib.error) as error:
+            if not self._puzzled:
+                self._puzzled = True
+                _LOG.warning("what instance %r tells makes no sense (%s); is it of another version?", instance, error)
+            return
+        self._others[instance] = _Instance(number, now, gauges)
+        pour(counts, self._telemetry.shown.ledger, now)
 
     def _gauges(self) -> dict[str, Any]:
         gauges = self._telemetry.gauges
         found = {name: asked(gauges, name) for name in (*MOMENTARY, "workers") if name != "jwks_age_seconds"}
         return {name: value for name, value in found.items() if value is not None}
+
+
+def _read(body: bytes) -> tuple[Delta, dict[str, Any]]:
+    """Return counts and gauges of an entry; whatever it is, it raises what `_hear` expects, before anything counts."""
+    unpacking = zlib.decompressobj()
+    text = unpacking.decompress(body, _LARGEST)
+    if not unpacking.eof:
+        raise ValueError("it does not end")
+    said = orjson.loads(text)
+    counts: Delta = {}
+    for tenant, rows in said["counts"].items():
+        counts[tenant] = [(Tally(tally), Class(cls), str(limit), int(count)) for tally, cls, limit, count in rows]
+    return counts, dict(said["gauges"].items())
 
 
 def open_fleet(telemetry: Telemetry, section: StoreSection) -> Fleet | None:

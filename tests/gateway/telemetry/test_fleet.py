@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import zlib
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,7 @@ class Line:
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.down = self.mute = False
+        self.fault = ""
 
     def end(self) -> Line.End:
         return Line.End(self)
@@ -62,10 +64,12 @@ class Line:
 
         def trade(self, instance: str, number: int, body: bytes) -> list[Entry]:
             if self._line.down:
-                raise GatewayError("the store is gone")
+                self._line.fault = "the store is gone"
+                raise GatewayError(self._line.fault)
             self._line.entries.append((instance, number, body))
             if self._line.mute:
-                raise GatewayError("the store did not answer in time")
+                self._line.fault = "the store did not answer in time"
+                raise GatewayError(self._line.fault)
             found, self._read = self._line.entries[self._read :], len(self._line.entries)
             return found
 
@@ -218,8 +222,10 @@ def test_dead_instance_drops_out_and_stays_counted(two: tuple[House, House], clo
 
 
 @pytest.mark.parametrize("fault", ["down", "mute"])
-def test_lost_store_leaves_the_local_view(two: tuple[House, House], clock: StoppedClock, fault: str) -> None:
-    """It says so; what was counted meanwhile is told when the store is back, once, though it may have been written."""
+def test_lost_store_leaves_the_local_view(
+    two: tuple[House, House], clock: StoppedClock, fault: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It says so, in the log once; what was counted meanwhile is told later, once, though it may have been written."""
     line = Line()
     ours, theirs = (Fleet(house.telemetry, line.end()) for house in two)
     ours.turn(clock.at)
@@ -235,15 +241,36 @@ def test_lost_store_leaves_the_local_view(two: tuple[House, House], clock: Stopp
         ours.turn(clock.at)
         theirs.turn(clock.at)
     assert (ours.scope, ours.warnings(), two[1].offered()) == ("fleet", [], {"a": 20})
+    assert [text for text in caplog.messages if "figures are of" in text] == [
+        f"figures are of this instance alone, as [store] url tells of no others: {line.fault}",
+        "the store tells of others again: figures are of the whole fleet",
+    ]
 
 
-def test_entry_that_nobody_can_read_harms_nobody(two: tuple[House, House], clock: StoppedClock) -> None:
-    """Another version of us may write what it likes."""
+STRANGE = {
+    "noise": b"?",
+    "no JSON": zlib.compress(b"?"),
+    "cut off": zlib.compress(b"{}")[:-4],
+    "a list": zlib.compress(b"[]"),
+    "no counts": zlib.compress(b'{"counts": null, "gauges": {}}'),
+    "no gauges": zlib.compress(b'{"counts": {"a": [[0, 0, "", 1]]}, "gauges": []}'),
+    "half of it": zlib.compress(b'{"counts": {"a": [[0, 0, "", 1]], "b": [[99, 0, "", 1]]}, "gauges": {}}'),
+    "too few": zlib.compress(b'{"counts": {"a": [[0, 0, ""]]}, "gauges": {}}'),
+}
+
+
+def test_entry_that_nobody_can_read_harms_nobody(
+    two: tuple[House, House], clock: StoppedClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another version of us may write what it likes: nothing of it counts, the others of that turn do; told once."""
     line = Line()
-    ours = Fleet(two[0].telemetry, line.end())
-    line.entries += [("x", 1, b"?"), ("x", 2, b"x\x9c\x03\x00\x00\x00\x00\x01")]
+    ours, theirs = (Fleet(house.telemetry, line.end()) for house in two)
+    line.entries += [(name, 1, body) for name, body in STRANGE.items()]
+    two[1].count("a", 3)
+    theirs.turn(clock.at)
     ours.turn(clock.at)
-    assert (ours.scope, ours.others()) == ("fleet", {})
+    assert (ours.scope, list(ours.others()), two[0].offered()) == ("fleet", [theirs.name], {"a": 3})
+    assert len([line for line in caplog.messages if "makes no sense" in line]) == 2  # once of each
 
 
 def test_round_that_fails_is_not_the_last(
