@@ -28,6 +28,12 @@ class Debts:
         self._part = part
         self._kept: dict[str, tuple[Charge, Bucket]] = {}
 
+    def of(self, plan: Plan, now: Micros) -> Iterator[tuple[Charge, RequestUnits]]:
+        """Take out the debts of a plan's buckets, and yield those that are still owed at `now`."""
+        for charge in plan.own:
+            if charge.bucket in self._kept:
+                yield from self._taken(charge.bucket, now)
+
     def __len__(self) -> int:
         return len(self._kept)
 
@@ -44,17 +50,24 @@ class Debts:
             bucket.level = min(bucket.burst, gcra.level_at(bucket, now) + charge.cost)
             bucket.stamp = max(bucket.stamp, now)
 
-    def take_back(self, plan: Plan, now: Micros) -> None:
-        """Note that an admitted plan was never sent."""
+    def take_back(self, plan: Plan, now: Micros) -> list[Charge]:
+        """Note that an admitted plan was never sent; return the charges of which nothing is kept."""
+        others: list[Charge] = []
         for charge in plan.own:
             kept = self._kept.get(charge.bucket)
             if kept is not None:
                 gcra.give_back(kept[1], charge, now)
+            else:
+                others.append(charge)
+        return others
 
     def drain(self, most: int, now: Micros) -> Iterator[tuple[Charge, RequestUnits]]:
         """Take out at most `most` debts, and yield those that are still owed at `now`."""
         for _ in range(min(most, len(self._kept))):
-            charge, bucket = self._kept.pop(next(iter(self._kept)))
-            owed = gcra.level_at(bucket, now)
-            if owed > 0.0:
-                yield charge, owed
+            yield from self._taken(next(iter(self._kept)), now)
+
+    def _taken(self, name: str, now: Micros) -> Iterator[tuple[Charge, RequestUnits]]:
+        charge, bucket = self._kept.pop(name)
+        owed = gcra.level_at(bucket, now)
+        if owed > 0.0:
+            yield charge, owed

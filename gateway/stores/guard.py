@@ -10,9 +10,11 @@ Rules
    it, and the posture decides whatever this process holds.
 3. What was decided here says so in its reading (`posture`); what a request took, it gives back where it took it.
    Seats are all counted below, so that those which a posture gave are known to the store once it is back.
-4. What a posture admitted is told to the leased store once the store is up, so that it is counted (`debts.py`).
+4. What a posture admitted is charged: at once to the leases while the store is there and merely slow, so that the
+   grant which comes late pays for it; else as soon as the store is back, before anything else is asked (`debts.py`).
 5. One line in the log when the store goes, with the cause, and one when it is back, with what was decided meanwhile;
-   one a minute while it is there and does not decide all the same.
+   one a minute while it is there and does not decide all the same. None of a store that is not met yet and that nobody
+   has missed, unless connecting to it failed.
 """
 
 from __future__ import annotations
@@ -88,6 +90,14 @@ class Leased(Store, Known, Protocol):
 
     def spent(self, charge: Charge, units: RequestUnits, now: Micros) -> None:
         """Count units of a bucket that were admitted without the store."""
+        ...
+
+    def owe(self, plan: Plan, now: Micros) -> None:
+        """Charge what was admitted while the store is there and had not answered yet."""
+        ...
+
+    def forgive(self, charge: Charge) -> None:
+        """Note that a charge which is owed was never used."""
         ...
 
     def occupy(self, plan: Plan, now: Micros) -> None:
@@ -176,6 +186,9 @@ class GuardedStore:
 
     def ask(self, plan: Plan, now: Micros, resume: Callable[[], None]) -> Callable[[], None] | None:
         """Begin to find out what `take` needs, and call `resume` then; None if it can decide now."""
+        if self._debts and self._state.up:
+            for charge, units in self._debts.of(plan, now):
+                self.leased.spent(charge, units, now)
         return self.leased.ask(plan, now, resume)
 
     def take(self, plan: Plan, now: Micros) -> Reading:
@@ -193,13 +206,16 @@ class GuardedStore:
         if refused:
             return Reading(refused, (), posture=posture.name)
         if posture.refused is None:
-            reading = self._safe.take(plan, now)
+            reading = self._safe.take(plan, now, slow=self._state.up)
         elif posture.refused and posture.refuses(self._draw()):
             return Reading((Refusal(LIMIT, WAIT_US),), (), posture=posture.name)
         else:
             reading = Reading((), (), posture=posture.name)
         if not reading.refused:
-            self._debts.add(plan, now)
+            if self._state.up:
+                self.leased.owe(plan, now)
+            else:
+                self._debts.add(plan, now)
             if plan.seats:
                 self.leased.occupy(plan, now)
         return reading
@@ -209,7 +225,8 @@ class GuardedStore:
         if reading is None or not reading.posture:
             self.leased.give_back(plan, now, reading)
             return
-        self._debts.take_back(plan, now)
+        for charge in self._debts.take_back(plan, now):
+            self.leased.forgive(charge)
         if reading.posture == SAFE:
             self._safe.give_back(plan, now, reading)
 

@@ -10,7 +10,9 @@ Rules
 2. A bucket is never fuller than it was last known to be, as a part of its burst: an outage gives nobody a second burst.
 3. Whoever asks for more than its whole limit, as far as that is this process's, is refused by that limit. Whoever asks
    for less is refused by `posture`: it was promised more, and no figure may hold that against it.
-4. Nothing here awaits, and memory is bounded as the embedded store's is.
+4. A store that is there and slow leases to others all the while: a seat is given only if it was leased here already,
+   or if nobody else shares the store.
+5. Nothing here awaits, and memory is bounded as the embedded store's is.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from gateway.stores.memory import SEAT_WAIT_US, MemoryStore, ShareRefusal
-from policies.charge import Plan, Reading, Refusal, ShareCharge
+from policies.charge import Plan, Reading, Refusal, SeatCharge, ShareCharge
 from policies.kernels.fairshare import Shares
 from policies.kernels.plain import PlainBackstop
 from policies.policy import ClassRule, PolicySet
@@ -53,6 +55,10 @@ class Known(Protocol):
         """Return what a bucket still owes at `now` of what it owed when last heard of, as a part of its burst."""
         ...
 
+    def seat_free(self, holder: str, now: Micros) -> bool:
+        """Return whether a seat of a holder is certainly free here."""
+        ...
+
     def in_use(self, holder: str) -> int:
         """Return how many seats of a holder are taken here, whoever let them in."""
         ...
@@ -83,13 +89,13 @@ class SafeCapacity:
         self._last: Micros = now - EPISODE
         self._least = 1.0
 
-    def take(self, plan: Plan, now: Micros) -> Reading:
-        """Take the plan at its safe part, all or none."""
+    def take(self, plan: Plan, now: Micros, *, slow: bool = False) -> Reading:
+        """Take the plan at its safe part, all or none; `slow` says that the store is there and had not answered yet."""
         if now - self._last >= EPISODE:
             self._begin(now)
         self._last = now
         plans = self._of(plan)
-        if any(self._known.in_use(seat.holder) >= seat.seats for seat in plans.safe.seats):
+        if plan.seats and not self._seats(plans.safe.seats, now, slow=slow):
             return Reading((Refusal(LIMIT, SEAT_WAIT_US),), (), posture=SAFE)
         for charge in plans.safe.own:
             self._store.raise_level(charge, self._known.owed(charge.bucket, now), now)
@@ -99,6 +105,12 @@ class SafeCapacity:
         if reading.refused:
             reading.refused = tuple(_named(refusal, plan, beyond) for refusal in reading.refused)
         return reading
+
+    def _seats(self, seats: Sequence[SeatCharge], now: Micros, *, slow: bool) -> bool:
+        """Return whether a seat of each is free; while the others lease theirs, only one that was leased here is."""
+        if slow and self._least < 1.0:
+            return all(self._known.seat_free(seat.holder, now) for seat in seats)
+        return all(self._known.in_use(seat.holder) < seat.seats for seat in seats)
 
     def give_back(self, plan: Plan, now: Micros, reading: Reading) -> None:
         """Return what was taken for a request that never reached the upstream."""

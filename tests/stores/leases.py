@@ -87,6 +87,7 @@ class KernelLedger:
         self.up = True
         #: Calls made; what is answered instead; whether what was charged is told too late, or nothing at all happens.
         self.calls = 0
+        self.overdues = 0
         self.fault: StoreFault | None = None
         self.silent = False
         self.swallows = False
@@ -132,7 +133,16 @@ class KernelLedger:
         self.records[one.key] = found
         return kernel.lease(found, self.process, one.want, now)
 
-    def seat(self, claims: Sequence[Claim], answer: Callable[[list[Room] | StoreFault], None]) -> None:
+    def overdue(self) -> None:
+        """Count it."""
+        self.overdues += 1
+
+    def seat(
+        self,
+        claims: Sequence[Claim],
+        answer: Callable[[list[Room] | StoreFault], None],
+        late: Callable[[list[Room]], None],
+    ) -> None:
         """Seat, and answer in the next turn."""
         self.calls += 1
         self.claims += claims
@@ -147,7 +157,11 @@ class KernelLedger:
             rooms.append(
                 seats.allowance(table, self.process, claim.held, claim.want, claim.limit, SEATS_FOR, self._clock.now())
             )
-        self._turns.call_soon(lambda: answer(rooms))
+        if self.silent:
+            self.late.append(lambda: late(rooms))
+            self._turns.call_soon(lambda: answer(StoreFault("timeout", "")))
+        else:
+            self._turns.call_soon(lambda: answer(rooms))
 
 
 class Patient:

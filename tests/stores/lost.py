@@ -40,6 +40,9 @@ class FakeLeased(MemoryStore):
         self.deaf = False
         self.count = 1
         self.told: list[tuple[str, float]] = []
+        #: Buckets charged at once; holders with a seat that is certainly free.
+        self.owing: list[str] = []
+        self.free: set[str] = set()
 
     def knows(self, plan: Plan, now: Micros) -> bool:
         return (self.state.up or self.holds) and not self.deaf
@@ -65,6 +68,16 @@ class FakeLeased(MemoryStore):
     def occupy(self, plan: Plan, now: Micros) -> None:
         for seat in plan.seats:
             self._seats[seat.holder] = self._seats.get(seat.holder, 0) + 1
+
+    def seat_free(self, holder: str, now: Micros) -> bool:
+        return holder in self.free
+
+    def owe(self, plan: Plan, now: Micros) -> None:
+        self.owing += [charge.bucket for charge in plan.own]
+
+    def forgive(self, charge: Charge) -> None:
+        if charge.bucket in self.owing:
+            self.owing.remove(charge.bucket)
 
     def spent(self, charge: Charge, units: float, now: Micros) -> None:
         self.told.append((charge.bucket, units))

@@ -263,7 +263,7 @@ def test_reply_of_another_shape_is_a_fault(reply: object) -> None:
     ledger = LinkLedger(cast("Link", Talking()), 1, DEADLINE)
     told: list[object] = []
     ledger.lease([Asked(b"{a}", 1.0, 1.0, Want())], 1.0, told.append, told.append)
-    ledger.seat([Claim(b"{a}", 0, 1, 1)], told.append)
+    ledger.seat([Claim(b"{a}", 0, 1, 1)], told.append, told.append)
     assert [fault.kind for fault in told if isinstance(fault, StoreFault)] == ["protocol"] * 2
     assert len(told) == 2
 

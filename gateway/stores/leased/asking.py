@@ -7,11 +7,12 @@ Rules
    Who finds nothing left and does not know why asks again.
 3. Whoever leaves takes the wish back; what was asked for goes into the pocket and from there, unused, back.
 4. An ask that may have run is not asked again, and what went with it is not told again; what comes late is put in.
+5. An answer that came too late for somebody who waited for it counts as a timeout of the store, once for each call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from gateway.stores.leased.ledger import MOST, Asked, Claim, Ledger, batches
 from gateway.stores.leased.places import Place
@@ -32,6 +33,7 @@ NOT_RUN = frozenset({
 })  # fmt: skip
 
 _Sent = tuple[Pocket, Want, tuple[RequestUnits, RequestUnits], list[Waiter]]
+_Claimed = tuple[Place, int, list[Waiter]]
 
 
 class Asking:
@@ -106,7 +108,7 @@ class Asking:
         """Give back all that is held and not in use."""
         for pocket in self.active:
             pocket.give_up()
-            if pocket.back > 0.0:
+            if pocket.back > 0.0 or pocket.spent > 0.0:
                 self.queue(pocket)
         for place in self.active_places:
             place.give_up()
@@ -155,6 +157,7 @@ class Asking:
                 pocket.failed(want, ran=found.kind not in NOT_RUN)
         else:
             self._put_in(sent, found)
+            self._note_overdue(waiters for _, _, _, waiters in sent)
         for pocket, _, _, waiters in sent:
             pocket.under_way = False
             for waiter in waiters:
@@ -162,6 +165,11 @@ class Asking:
             if pocket.waiters:
                 self.queue(pocket)
         self._desk.serve()
+
+    def _note_overdue(self, asked: Iterable[list[Waiter]]) -> None:
+        """Count an answer that came in time for the call, and not for everybody who waited for it."""
+        if any(waiter.overdue for waiters in asked for waiter in waiters):
+            self._ledger.overdue()
 
     def _put_in(self, sent: list[_Sent], grants: list[Grant]) -> None:
         now = self._now()
@@ -172,7 +180,7 @@ class Asking:
     def _seat(self, batch: list[Place]) -> None:
         now = self._now()
         claims: list[Claim] = []
-        sent: list[tuple[Place, int, list[Waiter]]] = []
+        sent: list[_Claimed] = []
         for place in batch:
             place.queued, place.under_way = False, True
             waiters, place.waiters = place.waiters, []
@@ -180,14 +188,24 @@ class Asking:
             held, want = place.claim(waiting, now)
             claims.append(Claim(place.key, held, want, place.limit))
             sent.append((place, want, waiters))
-        self._ledger.seat(claims, lambda found: self._seated(sent, found))
+        self._ledger.seat(
+            claims, lambda found: self._seated(sent, found), lambda rooms: self._sit_late(sent, rooms, now)
+        )
 
-    def _seated(self, sent: list[tuple[Place, int, list[Waiter]]], found: list[Room] | StoreFault) -> None:
+    @staticmethod
+    def _sit_late(sent: list[_Claimed], rooms: list[Room], at: Micros) -> None:
+        """Take in an allowance that came late, if nothing was claimed since `at`."""
+        for (place, want, _), room in zip(sent, rooms, strict=True):
+            if place.sent == at:
+                place.answered(room.allowance, want, at, wanted=room.wanted_by_others)
+
+    def _seated(self, sent: list[_Claimed], found: list[Room] | StoreFault) -> None:
         now = self._now()
         failed = isinstance(found, StoreFault)
         if not isinstance(found, StoreFault):
             for (place, want, _), room in zip(sent, found, strict=True):
                 place.answered(room.allowance, want, now, wanted=room.wanted_by_others)
+            self._note_overdue(waiters for _, _, waiters in sent)
         for place, _, waiters in sent:
             place.under_way = False
             for waiter in waiters:

@@ -59,8 +59,17 @@ class Ledger(Protocol):
         """Ask for all of `asked`, which are of one group, in one call."""
         ...
 
-    def seat(self, claims: Sequence[Claim], answer: Callable[[list[Room] | StoreFault], None]) -> None:
+    def seat(
+        self,
+        claims: Sequence[Claim],
+        answer: Callable[[list[Room] | StoreFault], None],
+        late: Callable[[list[Room]], None],
+    ) -> None:
         """Ask for all of `claims`, which are of one group, in one call."""
+        ...
+
+    def overdue(self) -> None:
+        """Note a call whose answer came too late for somebody who waited for it."""
         ...
 
 
@@ -105,14 +114,27 @@ class LinkLedger:
             lambda reply: _late(_read(reply, read), late),
         )  # fmt: skip
 
-    def seat(self, claims: Sequence[Claim], answer: Callable[[list[Room] | StoreFault], None]) -> None:
-        """Ask for all of `claims` in one call of `seats.lua`. What comes late is of no use: it was not counted on."""
+    def seat(
+        self,
+        claims: Sequence[Claim],
+        answer: Callable[[list[Room] | StoreFault], None],
+        late: Callable[[list[Room]], None],
+    ) -> None:
+        """Ask for all of `claims` in one call of `seats.lua`."""
         count = len(claims)
         keys, args = seats_call(claims, self._process, SEATS_FOR)
+
+        def read(reply: object) -> list[Room]:
+            return read_rooms(reply, count)
+
         self._link.run(
-            self._seats, keys, args, lambda reply: answer(_read(reply, lambda raw: read_rooms(raw, count))),
-            self._deadline,
+            self._seats, keys, args, lambda reply: answer(_read(reply, read)), self._deadline,
+            lambda reply: _late(_read(reply, read), late),
         )  # fmt: skip
+
+    def overdue(self) -> None:
+        """Count it with the calls that the link gave up, in `evenhand_store_errors_total`."""
+        self._link.errors["timeout"] += 1
 
 
 def _read(reply: object, read: Callable[[object], list[_T]]) -> list[_T] | StoreFault:
@@ -124,7 +146,7 @@ def _read(reply: object, read: Callable[[object], list[_T]]) -> list[_T] | Store
         return StoreFault("protocol", str(error))
 
 
-def _late(found: list[Grant] | StoreFault, late: Callable[[list[Grant]], None]) -> None:
+def _late(found: list[_T] | StoreFault, late: Callable[[list[_T]], None]) -> None:
     if not isinstance(found, StoreFault):
         late(found)
 

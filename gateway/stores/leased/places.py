@@ -35,8 +35,8 @@ class Place:
     """One holder's seats. `waiters` wait for the next answer, `peak` is how many were in use at once of late."""
 
     __slots__ = (
-        "_sent", "active", "allowed", "full_until", "group", "in_use", "key", "limit", "name", "peak", "peak_at",
-        "queued", "under_way", "until", "waiters", "wanted",
+        "active", "allowed", "full_until", "group", "in_use", "key", "limit", "name", "peak", "peak_at", "queued",
+        "sent", "under_way", "until", "waiters", "wanted",
     )  # fmt: skip
 
     def __init__(self, name: str, key: bytes, group: int, limit: Seats) -> None:
@@ -47,7 +47,8 @@ class Place:
         self.in_use: Seats = 0
         self.allowed: Seats = 0
         self.until: Micros = 0
-        self._sent: Micros = 0
+        #: When it was asked for last.
+        self.sent: Micros = 0
         self.full_until: Micros = 0
         self.peak: Seats = 0
         self.peak_at: Micros = 0
@@ -94,7 +95,7 @@ class Place:
             self.peak, self.peak_at = self.in_use + waiting, now
         want = max(self.target(now), min(self.limit, self.in_use + waiting))
         self.allowed = min(self.allowed, want)
-        self._sent = now
+        self.sent = now
         return max(self.allowed, self.in_use), want
 
     def due(self, now: Micros) -> bool:
@@ -106,13 +107,13 @@ class Place:
             held = self.allowed > 0 and now < self.until
             return held and (self.wanted or (self.scarce and not self.target(now)))
         renew = _RENEW_SCARCE if self.scarce else _RENEW
-        return now >= self._sent + renew or self.target(now) < self.allowed
+        return now >= self.sent + renew or self.target(now) < self.allowed
 
     def answered(self, allowed: Seats, asked: Seats, now: Micros, *, wanted: bool) -> None:
         """Note an allowance; `asked` is what was asked for."""
         self.allowed = allowed
         # From when it was sent: the store counts from later on.
-        self.until = self._sent + SEATS_FOR
+        self.until = self.sent + SEATS_FOR
         self.wanted = wanted
         self.full_until = now + _FULL_FOR if allowed < asked else 0
 

@@ -8,6 +8,8 @@ Rules
 4. Instants are this process's, and only ever compared with each other: of the store's clock come durations alone.
 5. A bucket that was found empty is asked again by the round (`renew.py`), not by the next request, if it would fill by
    several costs meanwhile: `PACE` bounds how often a process asks for one bucket, and is told as part of the wait.
+6. What a posture let through while the store was slow is *owed*: what is held and what comes pays for it first, rounds
+   ask for the rest, and refusals reckon with it. It is forgotten when the bucket would have filled in spite of it.
 """
 
 from __future__ import annotations
@@ -43,6 +45,8 @@ _PLENTY = 4.0
 _FAST, _SLOW = 0.5, 0.1
 #: Whoever was refused is asked for by rounds if so much of its cost is in demand in a round.
 _STEADY = 0.5
+#: The part of a cost that is asked for at once of what is owed, and what is nothing.
+_PAID, _NOTHING = 1 / 4, 1e-9
 #: How much of what was leased before counts in who had how much, at each ask.
 _RECENT = 0.8
 
@@ -50,15 +54,17 @@ _RECENT = 0.8
 class Side:
     """What one class holds, and what is known of the rest for it.
 
-    `units` are held. `asked` was asked since the last round, `before` in that, `pace` is asked in a round. `rest` could
-    be had of the bucket when it last answered; asks of `dry_cost` or more are refused until `dry_until`. `cost` was the
-    last one asked, `short` the dearest that was refused since the last round.
+    `units` are held, `owed` were let through without having been. `asked` was asked since the last round, `before` in
+    that, `pace` is asked in a round. `rest` could be had of the bucket when it last answered; asks of `dry_cost` or
+    more are refused until `dry_until`. `cost` was the last one asked, `short` the dearest that was refused since the
+    last round.
     """
 
-    __slots__ = ("asked", "before", "cost", "dry_cost", "dry_until", "pace", "rest", "short", "units")
+    __slots__ = ("asked", "before", "cost", "dry_cost", "dry_until", "owed", "pace", "rest", "short", "units")
 
     def __init__(self) -> None:
         self.units = 0.0
+        self.owed = 0.0
         self.asked = 0.0
         self.before = 0.0
         self.pace = 0.0
@@ -80,6 +86,18 @@ class Side:
         else:
             self.pace += (_FAST if self.pace >= plenty else _SLOW) * (asked - self.pace)
 
+    def pay(self) -> None:
+        """Take what is owed out of what is held."""
+        if self.owed > 0.0 and self.units > 0.0:
+            paid = min(self.owed, self.units)
+            self.owed = self.owed - paid if self.owed - paid > _NOTHING else 0.0
+            self.units -= paid
+
+    @property
+    def due(self) -> RequestUnits:
+        """How much of what is owed is asked for at once: less than a cost, or whoever needs a whole one is first."""
+        return min(self.owed, self.cost * _PAID)
+
     def target(self, most: RequestUnits) -> RequestUnits:
         """Return how much to hold: some rounds of demand, in whole costs, no more than `most`."""
         return self.whole(min(AHEAD * self.pace, most))
@@ -97,13 +115,13 @@ class Pocket:
     """One bucket as this process knows it. `name` is the bucket's, `key` its record's, `group` whom to ask with it.
 
     `at` is when it last heard of the rest, `touched` when it was last asked. `back` is to be returned; `spent` was
-    admitted without the store. `queued` until the next flush asks for it, `under_way` while an ask is; `active` while
-    rounds look at it.
+    admitted in an outage. What is owed is so until `owed_until`. `queued` until the next flush asks for it, `under_way`
+    while an ask is; `active` while rounds look at it.
     """
 
     __slots__ = (
-        "active", "at", "back", "burst", "floor", "group", "high", "key", "low", "mine", "name", "others", "queued",
-        "rate_us", "reserve", "spent", "touched", "under_way", "waiters",
+        "active", "at", "back", "burst", "floor", "group", "high", "key", "low", "mine", "name", "others",
+        "owed_until", "queued", "rate_us", "reserve", "spent", "touched", "under_way", "waiters",
     )  # fmt: skip
 
     def __init__(self, name: str, key: bytes, group: int, rate_us: float, burst: RequestUnits) -> None:
@@ -120,6 +138,7 @@ class Pocket:
         self.touched: Micros = 0
         self.back = 0.0
         self.spent = 0.0
+        self.owed_until: Micros = 0
         self.under_way = False
         self.queued = False
         self.active = False
@@ -133,6 +152,11 @@ class Pocket:
         """Units of both classes."""
         return self.high.units + self.low.units
 
+    @property
+    def owed(self) -> RequestUnits:
+        """Units that either class let through without having them."""
+        return self.high.owed + self.low.owed
+
     def known(self, charge: Charge, now: Micros) -> Micros:
         """Return the wait of a charge that the pocket does not cover, or 0 where nobody here knows (rule 3)."""
         if self.rate_us <= 0.0:
@@ -142,7 +166,7 @@ class Pocket:
         elapsed = now - self.at
         # Of a rest of 0 a low ask, or one dearer than the bucket, does not know how far below 0 it is.
         if elapsed < SURE and (side.rest > 0.0 or (not charge.low and charge.cost <= self.burst)):
-            missing = min(charge.cost, self.burst) - units - side.rest - self.rate_us * elapsed
+            missing = min(charge.cost, self.burst) + side.owed - units - side.rest - self.rate_us * elapsed
             if missing > 0.0:
                 wait = max(wait, 1, ceil(missing / self.rate_us))
         return wait
@@ -161,6 +185,20 @@ class Pocket:
         """Take a charge back that was taken and never used."""
         side = self.low if charge.low else self.high
         side.units += charge.cost
+        side.pay()
+
+    def owe(self, charge: Charge, now: Micros) -> None:
+        """Note a charge that was let through while the store had not answered; no more than a burst."""
+        side = self.low if charge.low else self.high
+        side.cost = charge.cost
+        side.owed = min(self.burst, side.owed + charge.cost)
+        side.pay()
+        self.owed_until = now + ceil((self.burst + self.owed) / self.rate_us) if self.rate_us > 0.0 else now
+
+    def forgive(self, charge: Charge) -> None:
+        """Note that a charge which was let through was never used. What has been paid for stays paid."""
+        side = self.low if charge.low else self.high
+        side.owed = max(0.0, side.owed - charge.cost)
 
     def resize(self, rate_us: float, burst: RequestUnits) -> None:
         """Change rate and burst; what is held and known scales with the bucket, which the store scales as well."""
@@ -168,6 +206,7 @@ class Pocket:
         for side in (self.high, self.low):
             side.units *= scale
             side.rest *= scale
+            side.owed *= scale
             side.dry_until = 0
         self.spent *= scale
         self.back *= scale
@@ -192,7 +231,10 @@ class Pocket:
                 dearest[charge.low] = max(dearest[charge.low], charge.cost)
         high.short = low.short = 0.0
         if not self.waiters:
-            waits = dearest
+            waits = dict(dearest)
+            for side in (high, low):
+                if side.owed > 0.0:
+                    waits[side is low], dearest[side is low] = 0.0, side.due
         wanted = [self._wanted(side, waits[side is low], dearest[side is low]) for side in (high, low)]
         back, self.back = self.back, 0.0
         spent, self.spent = self.spent, 0.0
@@ -210,7 +252,8 @@ class Pocket:
             rich = side.rest * _RICH
             more = min(side.asked, rich) if rich >= _PLENTY * side.cost else 0.0
             ahead = max(ahead, side.spare(), side.whole(more))
-        return max(0.0, waits + ahead - side.units), min(dearest, max(0.0, waits - side.units))
+        wanted = max(0.0, waits + ahead + side.owed - side.units)
+        return wanted, min(dearest, max(0.0, waits - side.units) if waits > 0.0 else side.due)
 
     def most(self, side: Side) -> RequestUnits:
         """Return how much may be held ahead of demand."""
@@ -242,6 +285,7 @@ class Pocket:
         if side.units < 0.0 and units < wanted:
             # What was let through unasked, of a limit in shadow, and the bucket does not have.
             side.units = 0.0
+        side.pay()
         side.rest = rest
 
     def _dry(self, side: Side, wait_us: Micros, dearest: RequestUnits, *, partly: bool, now: Micros) -> None:
@@ -275,6 +319,8 @@ class Pocket:
             self.touched = now
         high.turn()
         low.turn()
+        if now >= self.owed_until:
+            high.owed = low.owed = 0.0
         if self.under_way or self.queued:
             return False
         lapsed = now >= self.touched + IDLE
@@ -289,6 +335,8 @@ class Pocket:
 
     def _wants(self, side: Side, now: Micros) -> bool:
         """Return whether to ask ahead for one side, or whether it may have what it could not."""
+        if side.owed > 0.0 and side.rest + self.rate_us * (now - self.at) >= side.due:
+            return True
         if now < side.dry_until - 3 * ROUND // 4 and now < self.at + SURE // 2:
             return False
         if side.short > side.units and side.pace >= _STEADY * side.short:
@@ -296,14 +344,15 @@ class Pocket:
         return side.units < LOW_WATER * side.pace and side.target(self.most(side)) >= side.units + side.cost
 
     def give_up(self) -> None:
-        """Have all that is held go back, and want nothing more."""
+        """Have all that is held go back, what is owed be told, and want nothing more."""
+        self.spent = min(self.burst, self.spent + self.owed)
         for side in (self.high, self.low):
             self.back += max(0.0, side.units)
-            side.units = side.pace = side.asked = side.short = 0.0
+            side.units = side.owed = side.pace = side.asked = side.short = 0.0
 
     def lapsed(self, now: Micros) -> bool:
         """Return whether rounds need not look at it: nothing held, owed or waited for, nobody asking."""
-        busy = self.under_way or self.queued or self.waiters
+        busy = self.under_way or self.queued or self.waiters or self.owed
         return not busy and not self.held and not self.spent and not self.back and now >= self.touched + IDLE
 
     def idle(self, now: Micros) -> bool:

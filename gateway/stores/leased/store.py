@@ -276,8 +276,6 @@ class LeasedStore:
             side.units = max(-pocket.burst, side.units - charge.cost)
         return tuple(refused)
 
-    # Giving back
-
     def give_back(self, plan: Plan, now: Micros, reading: Reading | None = None) -> None:
         """Return the charges of a taken plan whose request never reached the upstream (seats are `release`'s)."""
         for charge in plan.own:
@@ -301,13 +299,24 @@ class LeasedStore:
         for seat in plan.seats:
             self._places[seat.holder].in_use -= 1
 
-    # What a posture goes by
-
     def spent(self, charge: Charge, units: RequestUnits, now: Micros) -> None:
         """Count units of a bucket that were admitted without the store."""
         pocket = self._table.pocket(charge, now)
         pocket.spent = min(pocket.burst, pocket.spent + units)
         self._asking.look_after(pocket)
+
+    def owe(self, plan: Plan, now: Micros) -> None:
+        """Charge what was admitted while the store is there and had not answered yet."""
+        for charge in plan.own:
+            pocket = self._table.pocket(charge, now)
+            pocket.owe(charge, now)
+            self._asking.look_after(pocket)
+
+    def forgive(self, charge: Charge) -> None:
+        """Note that a charge which is owed was never used."""
+        pocket = self._pockets.get(charge.bucket)
+        if pocket is not None:
+            pocket.forgive(charge)
 
     def occupy(self, plan: Plan, now: Micros) -> None:
         """Count the seats of a plan that was admitted without the store, until their `release`."""
@@ -321,6 +330,11 @@ class LeasedStore:
         place = self._places.get(holder)
         return 0 if place is None else place.in_use
 
+    def seat_free(self, holder: str, now: Micros) -> bool:
+        """Return whether a seat of a holder is certainly free: one that this process was allowed and does not use."""
+        place = self._places.get(holder)
+        return place is not None and place.free(now)
+
     def part(self, bucket: str) -> float:
         """Return which part of what was leased of a bucket, or of the seats of a holder, this process had; 0 to 1."""
         pocket = self._pockets.get(bucket)
@@ -333,7 +347,9 @@ class LeasedStore:
     def owed(self, bucket: str, now: Micros) -> float:
         """Return what a bucket still owes at `now` of what it owed when last heard of, as a part of its burst."""
         pocket = self._pockets.get(bucket)
-        return pocket.level(now) / pocket.burst if pocket is not None and pocket.burst > 0.0 else 0.0
+        if pocket is None or pocket.burst <= 0.0:
+            return 0.0
+        return min(1.0, (pocket.level(now) + pocket.owed) / pocket.burst)
 
     def backstop_part(self) -> float:
         """Return which part of the backstop was leased to this process; 0 to 1."""
@@ -342,8 +358,6 @@ class LeasedStore:
     def processes(self) -> int:
         """Return how many processes share the store."""
         return self._backstop.processes if isinstance(self._backstop, LeasedBackstop) else 1
-
-    # Between requests
 
     def tick(self, now: Micros) -> None:
         """Do the next slice: a round if it is time, some of the pockets that may be dropped, the backstop's."""

@@ -65,16 +65,16 @@ class LoopTurns:
 
 
 class Waiter:
-    """One request. `left` is how many answers it waits for."""
+    """One request. `left` is how many answers it waits for; `overdue` once it was told that none came in time."""
 
-    __slots__ = ("begun", "left", "over", "plan", "resume", "timer")
+    __slots__ = ("begun", "left", "over", "overdue", "plan", "resume", "timer")
 
     def __init__(self, plan: Plan, resume: Callable[[], None], now: Micros) -> None:
         self.plan = plan
         self.resume = resume
         self.begun = now
         self.left = 0
-        self.over = False
+        self.over = self.overdue = False
         self.timer: Timer | None = None
 
     def end(self) -> bool:
@@ -107,9 +107,17 @@ class Desk:
     def open(self, plan: Plan, resume: Callable[[], None], now: Micros) -> Waiter:
         """Let a request wait, at most until the deadline."""
         waiter = Waiter(plan, resume, now)
-        waiter.timer = self._turns.call_later(self._deadline / SECOND, lambda: self._told(waiter, known=False))
+        waiter.timer = self._turns.call_later(self._deadline / SECOND, lambda: self._due(waiter))
         self.waiting += 1
         return waiter
+
+    def _due(self, waiter: Waiter) -> None:
+        """Let what has arrived by now be read first (`link.wire.once_read` says why)."""
+        self._turns.call_soon(lambda: self._turns.call_soon(lambda: self._give_up(waiter)))
+
+    def _give_up(self, waiter: Waiter) -> None:
+        waiter.overdue = not waiter.over
+        self._told(waiter, known=False)
 
     def leave(self, waiter: Waiter) -> None:
         """Take a wish back: the caller left."""
