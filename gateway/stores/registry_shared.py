@@ -5,7 +5,8 @@ Rules
    after it; where they are not all there any more, or the epoch is another, everything is read.
 2. A store that lost what it held (an empty one, or a number that went back) is told what this process knows: its copy,
    and which entries ended. That is loud, in the log. Nothing that ended comes back by it.
-3. An entry that must hold although the store is down (`add(..., here=True)`) holds in this process, is told of, and is
+3. So is one that lost a part of it to somebody else: what is not ours under our names is dropped, never repaired.
+4. An entry that must hold although the store is down (`add(..., here=True)`) holds in this process, is told of, and is
    kept as soon as the store is back.
 """
 
@@ -20,7 +21,7 @@ from typing import Any
 import orjson
 
 from gateway.clock import Clock
-from gateway.stores.calls import CallError, Calls
+from gateway.stores.calls import CallError, Calls, Word
 from gateway.stores.link.script import load_script
 from gateway.stores.registry import Entry, Registry, RegistryError
 from policies.units import Micros
@@ -46,6 +47,7 @@ class SharedRegistry(Registry):
         self._rows, self._state, self._log = rows, state, log
         self._epoch = b""
         self._number = 0
+        self._begun = False
         self._ended: OrderedDict[str, Micros] = OrderedDict()
         self._waiting: dict[str, Entry] = {}
 
@@ -97,13 +99,17 @@ class SharedRegistry(Registry):
 
     def _change(self, what: str, id: str, row: bytes, ends_ms: int) -> int:
         try:
-            done, epoch = self._calls.run(
-                load_script("registry"), self._keys, [what, id, row, ends_ms, self.most, secrets.token_hex(8)]
-            )
+            done, epoch, _ = self._ask(what, id, row, ends_ms, self.most, secrets.token_hex(8))
         except CallError as error:
             raise RegistryError(f"the {self.name} cannot be kept: {error}") from error
         self._epoch = self._epoch or epoch
         return int(done)
+
+    def _ask(self, *args: Word) -> Any:
+        done, epoch, mended, *rest = self._calls.run(load_script("registry"), self._keys, args)
+        if mended:
+            self._calls.warn(self._rows, "or one beside it was not ours and is written anew")
+        return done, epoch, int(rest[0]) if rest else 0
 
     def _refresh(self) -> None:
         try:
@@ -116,9 +122,10 @@ class SharedRegistry(Registry):
         if self._epoch and (epoch != self._epoch or number < self._number) and self._expected():
             self._tell_again()
             epoch, number = self._state_now()
-        if epoch != self._epoch or number - self._number > _MAX_CHANGES or not self._changes(number):
+        known = self._begun and epoch == self._epoch and number - self._number <= _MAX_CHANGES
+        if not known or not self._changes(number):
             self._read_all()
-        self._epoch, self._number = epoch, number
+        self._begun, self._epoch, self._number = True, epoch, number
         for id in self._ended.keys() & self.live.keys():  # put back by somebody who had not heard
             self.end(id)
         for entry in list(self._waiting.values()):
@@ -126,8 +133,8 @@ class SharedRegistry(Registry):
             del self._waiting[entry.id]
 
     def _state_now(self) -> tuple[bytes, int]:
-        epoch, number = self._calls.ask("HMGET", self._state, "epoch", "n")
-        return epoch or b"", int(number or 0)
+        _, epoch, number = self._ask("look")
+        return epoch, number
 
     def _expected(self) -> bool:
         """Return whether the store should hold anything of what is known here."""
@@ -142,9 +149,13 @@ class SharedRegistry(Registry):
             return False
         for _, fields in found:
             said = dict(zip(fields[::2], fields[1::2], strict=True)) if isinstance(fields, list) else fields
-            id = said[b"id"].decode()
-            if said[b"row"]:
-                self._gain(_entry(id, said[b"row"]))
+            try:
+                id, row = said[b"id"].decode(), said[b"row"]
+                entry = _entry(said[b"id"], row) if row else None
+            except (LookupError, ValueError, TypeError):  # not ours, and one of ours may be missing for it
+                return False
+            if entry is not None:
+                self._gain(entry)
             else:
                 self._note_end(id)
                 self._lose(id)
@@ -153,9 +164,22 @@ class SharedRegistry(Registry):
     def _read_all(self) -> None:
         rows = self._calls.ask("HGETALL", self._rows)
         pairs = zip(rows[::2], rows[1::2], strict=True) if isinstance(rows, list) else rows.items()
-        wall = self.clock.wall()
-        entries = [_entry(id.decode(), row) for id, row in pairs]
+        wall, entries, strange = self.clock.wall(), [], []
+        for id, row in pairs:
+            try:
+                entries.append(_entry(id, row))
+            except (ValueError, TypeError):
+                strange.append(id)
+        if strange:
+            self._forget(strange)
+            entries += [entry for entry in self.live.copy().values() if entry.id.encode() in strange]
         self._become([*(entry for entry in entries if entry.expires_us > wall), *self._waiting.values()])
+
+    def _forget(self, ids: list[bytes]) -> None:
+        """Drop rows that make no sense, and have everybody put back what it knows of them."""
+        self._calls.warn(self._rows, f"holds {len(ids)} rows that make no sense, which are dropped")
+        self._calls.ask("HDEL", self._rows, *ids)
+        self._calls.ask("DEL", self._state)
 
     def _tell_again(self) -> None:
         """Put into a store that lost them the entries known here, and take out those that ended."""
@@ -179,6 +203,9 @@ class SharedRegistry(Registry):
         """Nothing is open: the connections are the process's."""
 
 
-def _entry(id: str, row: Any) -> Entry:
+def _entry(id: bytes, row: Any) -> Entry:
+    """Return what a row holds. Raises ValueError and TypeError for what none of us wrote."""
     body, expires = orjson.loads(row)
-    return Entry(id, body, expires)
+    if not isinstance(body, dict) or not isinstance(expires, int):
+        raise TypeError("no entry of a registry")
+    return Entry(id.decode(), body, expires)

@@ -117,24 +117,72 @@ def test_it_follows_by_itself(opened: Opener, clock: StandingClock, monkeypatch:
     theirs.close()
 
 
-def test_a_record_that_makes_no_sense_ends_nothing(
+PLANTED: dict[str, tuple[tuple[str, ...], ...]] = {
+    "all of them": tuple(("RPUSH", part, "x") for part in ("rows", "ends", "state", "log")),
+    "rows": (("SET", "rows", "x"),),
+    "ends": (("SET", "ends", "x"),),
+    "state": (("SADD", "state", "x"),),
+    "log": (("SET", "log", "x"),),
+    "a number that is none": (("HSET", "state", "epoch", "e", "n", "x"),),
+    "a log far ahead": (("XADD", "log", "*", "x", "y"),),
+    "a row": (("HSET", "rows", "one", "noise", "other", "[1, 2, 3]", "\udcff", "[]"),),
+}
+
+
+@pytest.mark.parametrize("planted", PLANTED.values(), ids=PLANTED)
+def test_what_is_not_ours_is_replaced(
+    redis_server: RedisServer,
+    clock: StandingClock,
+    planted: tuple[tuple[str, ...], ...],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """By whoever comes by; what processes know is put back, and all of it goes on; the log warns once for each."""
+    mine, theirs, late = (open_registry(calls(redis_server), "things", 10, clock) for _ in range(3))
+    one, two = entry("one", clock), entry("two", clock)
+    mine.add(one)
+    theirs.poll()
+    for command, part, *words in planted:
+        key = f"evenhand:1:{{registry.things}}:{part}"
+        if command not in {"HSET", "XADD"}:
+            redis_server.ask("DEL", key)
+        redis_server.ask(command, key, *(word.encode("utf-8", "surrogateescape") for word in words))
+    late.poll()
+    mine.add(two)
+    for _ in range(2):
+        for registry in (mine, theirs, late):
+            registry.poll()
+            assert registry.fault == ""
+    later = open_registry(calls(redis_server), "things", 10, clock)
+    later.poll()
+    assert mine.live == theirs.live == late.live == later.live == {"one": one, "two": two}
+    assert mine.end("one")
+    later.poll()
+    assert later.live == {"two": two}
+    assert all(redis_server.ask("TTL", name) > 0 for name in redis_server.ask("KEYS", "*"))
+    assert len([line for line in caplog.messages if "somebody else" in line]) <= 3
+
+
+def test_a_round_that_fails_ends_nothing(
     redis_server: RedisServer, clock: StandingClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is logged and told, and what comes later is followed all the same."""
     monkeypatch.setattr("gateway.stores.registry.POLL_SECONDS", 0.01)
     mine, theirs = (open_registry(calls(redis_server), "things", 10, clock) for _ in range(2))
     mine.add(entry("one", clock))
-    (rows,) = redis_server.ask("KEYS", "*rows")
-    redis_server.ask("HSET", rows, "one", "noise")
+    faults = iter([KeyError("a bug")])
+
+    def gained(_: Entry) -> None:
+        for fault in faults:
+            raise fault
+
+    theirs.gained = gained
     theirs.start()
-    assert "cannot be understood" in theirs.fault
-    redis_server.ask("HDEL", rows, "one")
     until = time.monotonic() + 5
     while theirs.fault and time.monotonic() < until:
         time.sleep(0.01)
-    assert theirs.fault == ""
-    assert "failed" in caplog.text
     theirs.close()
+    assert (theirs.fault, theirs.live) == ("", mine.live)
+    assert "failed" in caplog.text
 
 
 def test_tables_of_before_are_taken_over(tmp_path: Path) -> None:
