@@ -33,12 +33,14 @@ from policies.policy import PolicySet
 from policies.posture import LIMIT, SAFE, WAIT_US, certain, read_posture
 from policies.units import SECOND, Micros, RequestUnits
 
-__all__ = ["BACKSTOP_LEASE", "GuardedStore", "Leased", "State"]
+__all__ = ["BACKSTOP_LEASE", "CALM", "GuardedStore", "Leased", "State"]
 
 _LOG = logging.getLogger("evenhand.store")
 MINUTE: Micros = 60 * SECOND
 #: How long a part of the backstop is this process's without being renewed.
 BACKSTOP_LEASE: Micros = 3 * SECOND // 2
+#: For so long after an outage some requests may still be decided without the store.
+CALM: Micros = 5 * SECOND
 #: Debts told in one tick, about 0.1 ms.
 TOLD_PER_TICK = 200
 
@@ -137,7 +139,14 @@ class GuardedStore:
         self._began_us = now
         #: Whether the store ever answered.
         self._met = False
-        self._told_us = now
+        #: When it was last said that requests are decided without a store that is up, and how many had been by then.
+        self._told_us = now - MINUTE
+        self._told = 0
+        #: How many had been decided by the last tick, and when that last changed.
+        self._seen = 0
+        self._slow_us = now
+        #: Until when what is decided without the store still counts as of an outage.
+        self._calm_us = now
         self._warning = ""
 
     def expect(self, processes: int) -> None:
@@ -253,23 +262,29 @@ class GuardedStore:
                 self.leased.spent(charge, units, now)
         if up == bool(self.lost_us):
             self._back(now) if up else self._gone(now)
-        elif up and now >= self._told_us + MINUTE:
-            self._told_us = now
-            self._in_part()
+        elif up:
+            self._in_part(now)
 
     def _gone(self, now: Micros) -> None:
-        if not self._met and self.decided == self._decided_before and now < self._began_us + SECOND:
-            return  # the first connection is being made
+        missed = self._met or self.decided != self._decided_before
+        if not missed and (self.degraded == "down" or now < self._began_us + SECOND):
+            return  # the first connection is being made, and nothing failed yet
         self.lost_us, self._warning = now, ""
         _LOG.warning("the store does not answer (%s): postures decide, %s by default", self.degraded,
                      self._policies.posture)  # fmt: skip
 
-    def _in_part(self) -> None:
-        """Say what a store that is up did not decide within a minute: it is often too slow, or a part of it is gone."""
-        decided, self._decided_before = self.decided - self._decided_before, self.decided
-        self._warning = ""
-        if decided:
-            self._warning = f"{decided} requests of a minute were decided without the store, which answers others"
+    def _in_part(self, now: Micros) -> None:
+        """Say what a store that is up, but too slow or in part gone, did not decide: at once, then once a minute."""
+        if now < self._calm_us:
+            self._seen = self._told = self.decided
+            return
+        if self.decided != self._seen:
+            self._seen, self._slow_us = self.decided, now
+        elif self._warning and now >= self._slow_us + MINUTE:
+            self._warning = ""
+        if self.decided != self._told and now >= self._told_us + MINUTE:
+            count, self._told, self._told_us = self.decided - self._told, self.decided, now
+            self._warning = f"the store is up, but requests were decided without it: {count} within a minute"
             _LOG.warning("%s", self._warning)
 
     def warnings(self) -> list[str]:
@@ -278,5 +293,5 @@ class GuardedStore:
 
     def _back(self, now: Micros) -> None:
         decided, seconds = self.decided - self._decided_before, (now - self.lost_us) / SECOND
-        self.lost_us, self._decided_before, self._told_us = 0, self.decided, now
+        self.lost_us, self._decided_before, self._calm_us = 0, self.decided, now + CALM
         _LOG.warning("the store answers again: %d requests were decided without it in %.1f s", decided, seconds)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.ports import Store
-from gateway.stores.guard import BACKSTOP_LEASE, GuardedStore
+from gateway.stores.guard import BACKSTOP_LEASE, CALM, GuardedStore
 from policies.charge import NEVER, Charge, Hold, Plan, Reading, SeatCharge, ShareCharge
 from policies.policy import PolicySet
 from policies.posture import WAIT_US
@@ -275,25 +275,43 @@ def test_one_line_when_it_goes_and_one_when_it_is_back(caplog: pytest.LogCapture
     assert house.store.lost_us == 0
 
 
-def test_a_store_that_is_up_and_does_not_decide_is_told_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
-    """It is often too slow, or a part of it is gone; over when a minute was well."""
+def test_a_store_that_is_up_and_does_not_decide_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    """It is too slow, or a part of it is gone: at once, then once a minute; over when a minute was well."""
     house = Lost(up=True)
     house.leased.deaf = True
     for second in range(61):
         house.store.take(plan(), second * SECOND)
         house.store.tick(second * SECOND)
-    told = "61 requests of a minute were decided without the store, which answers others"
-    assert [record.getMessage() for record in caplog.records] == [told]
-    assert house.store.warnings() == [told]
+        assert house.store.warnings()
+    told = "the store is up, but requests were decided without it: {} within a minute"
+    assert [record.getMessage() for record in caplog.records] == [told.format(1), told.format(60)]
+    assert house.store.warnings() == [told.format(60)]
+    house.store.tick(119 * SECOND)
+    assert house.store.warnings()
     house.store.tick(120 * SECOND)
-    assert (house.store.warnings(), len(caplog.records)) == ([], 1)
+    assert (house.store.warnings(), len(caplog.records)) == ([], 2)
+
+
+def test_what_an_outage_leaves_is_no_slow_store(caplog: pytest.LogCaptureFixture) -> None:
+    """Who comes in the instant in which it is back is counted with the outage."""
+    house = Lost()
+    house.store.tick(SECOND)
+    house.state.up = house.leased.deaf = True
+    back = 2 * SECOND
+    house.store.tick(back)
+    house.store.take(plan(), back)
+    house.store.tick(back + 1)
+    assert (house.store.warnings(), len(caplog.records)) == ([], 2)
+    house.store.take(plan(), back + CALM)
+    house.store.tick(back + CALM)
+    assert len(caplog.records) == 3
 
 
 def test_a_first_connection_is_no_outage(caplog: pytest.LogCaptureFixture) -> None:
-    """Nothing is told of it for a second, unless somebody was decided without the store before."""
-    for number, decided in enumerate((True, False)):
+    """Nothing is told of a store that is not met yet until connecting failed for a second, or somebody missed it."""
+    for number, (cause, decided) in enumerate((("", True), ("refused", True), ("refused", False))):
         house = Lost()
-        house.state.cause = ""
+        house.state.cause = cause
         house.store.tick(SECOND - 2)
         assert len(caplog.records) == number
         if decided:
@@ -301,7 +319,13 @@ def test_a_first_connection_is_no_outage(caplog: pytest.LogCaptureFixture) -> No
         house.store.tick(SECOND - 1)
         assert len(caplog.records) == number + decided
         house.store.tick(SECOND)
-        assert "(down)" in caplog.records[number].getMessage()
+        assert f"({cause or 'down'})" in caplog.records[number].getMessage()
+    calm = Lost()
+    calm.state.cause = ""
+    calm.store.tick(60 * SECOND)
+    calm.state.up = True
+    calm.store.tick(61 * SECOND)
+    assert len(caplog.records) == 3
 
 
 def test_a_reload_changes_what_is_safe() -> None:
