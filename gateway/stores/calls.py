@@ -6,14 +6,15 @@ Rules
 2. A command that changes something may have run although no answer came; what is asked of here can be asked again.
 3. Names are those of `names.py`; keys of one script share a tag.
 4. Nothing connects before it is asked.
-5. A record of ours that is of another type is dropped, with one warning, and asked for again.
+5. A record of ours that is of another type is dropped by whoever writes to it, and holds nothing for whoever reads; the
+   log warns once.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -41,6 +42,13 @@ _QUIET_SECONDS = 60.0
 
 #: How a sentence about a store goes on, where it is not "cannot be used".
 _SENTENCES = {"timeout": "did not answer in time", "auth": "refuses our user or password"}
+#: Commands that only read, and what they answer of a record that is not there.
+_NOTHING: dict[Word, Callable[[Sequence[Word]], object]] = {
+    "HGET": lambda _: None,
+    "HGETALL": lambda _: {},
+    "HMGET": lambda words: [None] * (len(words) - 2),
+    "XRANGE": lambda _: [],
+}
 #: Those of the library that have lost the code by which the server told them apart.
 _CLASSES: tuple[tuple[type[Exception], str], ...] = (
     (raised.TimeoutError, "timeout"),
@@ -76,8 +84,11 @@ class Calls:
             try:
                 return client.execute_command(*words)
             except raised.ResponseError as error:
-                if not self._drop(client, words, error):
+                if not self._strange(words, error):
                     raise
+                if words[0] in _NOTHING:
+                    return _NOTHING[words[0]](words)
+                self._drop(client, words)
                 return client.execute_command(*words)
 
     def ask_all(self, commands: Iterable[Sequence[Word]]) -> Iterator[Any]:
@@ -90,12 +101,16 @@ class Calls:
 
     def _piece(self, client: Any, commands: Sequence[Sequence[Word]]) -> list[Any]:
         replies = _piped(client, commands)
-        refused = [pair for pair in zip(commands, replies, strict=True) if isinstance(pair[1], Exception)]
-        dropped = [self._drop(client, words, fault) for words, fault in refused]
-        if any(dropped):
-            replies = _piped(client, commands)  # also those that went to a record that is gone
-        for reply in replies:
-            if isinstance(reply, Exception):
+        strange = [words for words, reply in zip(commands, replies, strict=True) if self._strange(words, reply)]
+        written = [words for words in strange if words[0] not in _NOTHING]
+        if written:
+            for words in written:
+                self._drop(client, words)
+            replies = _piped(client, commands)  # also what went to a record that is gone
+        for at, (words, reply) in enumerate(zip(commands, replies, strict=True)):
+            if words[0] in _NOTHING and self._strange(words, reply):
+                replies[at] = _NOTHING[words[0]](words)
+            elif isinstance(reply, Exception):
                 raise reply
         return replies
 
@@ -104,14 +119,19 @@ class Calls:
         with self._mapped() as client:
             return _run(client, script, keys, args)
 
-    def _drop(self, client: Any, words: Sequence[Word], fault: Exception) -> bool:
-        """Drop the record of a command if it is not ours; return whether the command should be sent again."""
-        key = words[1] if len(words) > 1 else b""
-        if not isinstance(key, bytes) or not key.startswith(self._ours) or _kind_of(fault) != "wrongtype":
+    def _strange(self, words: Sequence[Word], reply: object) -> bool:
+        """Return whether a command met a record under a name of ours that is of another type."""
+        if not isinstance(reply, Exception) or _kind_of(reply) != "wrongtype":
             return False
-        _run(client, load_script("drop"), [key], [words[0], *words[2:]])
-        self.warn(key, "was of another type and is written anew")
+        key = words[1] if len(words) > 1 else b""
+        if not isinstance(key, bytes) or not key.startswith(self._ours):
+            return False
+        self.warn(key, "is of another type, and holds nothing until it is written anew")
         return True
+
+    @staticmethod
+    def _drop(client: Any, words: Sequence[Word]) -> None:
+        _run(client, load_script("drop"), [words[1]], [words[0], *words[2:]])
 
     def warn(self, key: bytes, what: str) -> None:
         """Tell, once for each record, that somebody else writes to our names."""
@@ -180,7 +200,7 @@ def _piped(client: Any, commands: Sequence[Sequence[Word]]) -> list[Any]:
     return found
 
 
-def _run(client: Any, script: Script, keys: Sequence[bytes], args: Sequence[Word]) -> Any:
+def _run(client: Any, script: Script, keys: Sequence[Word], args: Sequence[Word]) -> Any:
     try:
         return client.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
     except raised.NoScriptError:

@@ -265,7 +265,7 @@ def test_a_store_that_is_down_changes_nothing(
 
 
 def test_a_record_of_another_type_is_written_anew(redis_server: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
-    """Alone and among many, with its expiry, with one warning; what nobody named by us is left."""
+    """By who writes, alone or among many, and with its expiry; whoever reads finds nothing; the log warns once."""
     asked = calls(redis_server)
     key = asked.names.key("policy-use", "first")
     for _ in range(2):
@@ -275,8 +275,10 @@ def test_a_record_of_another_type_is_written_anew(redis_server: RedisServer, cap
         redis_server.ask("DEL", key)
         redis_server.ask("RPUSH", key, "planted")
         assert asked.ask("HGETALL", key) == {}
+        assert list(asked.ask_all([("HMGET", key, "a", "b"), ("HGET", key, "a")])) == [[None, None], None]
+        assert asked.ask("HSET", key, "a", "b") == 1
     assert len(caplog.messages) == 1
-    assert "was of another type" in caplog.text
+    assert "of another type" in caplog.text
 
 
 def test_what_goes_wrong_is_one_sentence(tmp_path: Path) -> None:

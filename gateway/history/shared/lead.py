@@ -81,16 +81,22 @@ class Lead:
             self.keep_on()
             self.commit(chunk, {})
 
-    def commit(self, chunk: str, changes: Mapping[bytes, Change]) -> None:
-        """Change records of a chunk, or of all (""), together. Raises FencedError, CallError."""
+    def commit(self, chunk: str, changes: Mapping[bytes, Change]) -> bool:
+        """Change records of a chunk, or of all (""), together; return whether any of them was lost to somebody else.
+
+        Raises FencedError, CallError.
+        """
         fence = self._records.of(chunk, "fence") if chunk else self._records.fence
         args: list[Word] = [self.token, FENCE_SECONDS]
         for change in changes.values():
             args += [change.seconds, len(change.sets), len(change.drops)]
             args += [word for pair in change.sets.items() for word in pair]
             args += change.drops
-        seen = int(self._calls.run(load_script("commit"), [fence, *changes], args)) if self.token else -1
-        if seen:
+        seen = int(self._calls.run(load_script("commit"), [fence, *changes], args)) if self.token else 1
+        if seen > 0:
             self._least = max(self._least, seen + 1)
             self.token = 0
             raise FencedError(_FENCED)
+        if seen < 0:
+            self._calls.warn(fence, "stands beside one that was of another type and is written anew")
+        return seen < 0
