@@ -115,20 +115,21 @@ async def test_it_serves_though_nobody_hears_it(tmp_path: Path, way: str, log: s
         gateway = Gateway(tmp_path, up.address, config)
         serve = f"{sys.executable} -m gateway serve -c {gateway.file}"
         script = f"( {serve}; echo $? >{tmp_path}/code ) {way}" if "|" in way else f"{serve} {way}; echo $? >code"
-        with subprocess.Popen(
-            ["/bin/sh", "-c", script], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}
-        ) as shell:
-            await until(lambda: _answers(gateway), "it serves", 10)
-            async with await Caller.connect(gateway.address) as caller:
-                await caller.send(request(token=token("a")))
-                assert (await caller.response()).status == 200
-            assert gateway.ask("/api/reload", "POST").status == 200
-            gateway.file.write_text("bad", encoding="utf-8")
-            assert gateway.ask("/api/reload", "POST").status == 409
-            assert gateway.ask("/api/pause", "POST", b"{}").status == 400
-            for child in psutil.Process(shell.pid).children(recursive=True):
-                if "serve" in child.cmdline():
-                    child.send_signal(signal.SIGTERM)
+        environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+        with subprocess.Popen(["/bin/sh", "-c", script], cwd=tmp_path, env=environ) as shell:
+            try:
+                await until(lambda: _answers(gateway), "it serves", 30)
+                async with await Caller.connect(gateway.address) as caller:
+                    await caller.send(request(token=token("a")))
+                    assert (await caller.response()).status == 200
+                assert gateway.ask("/api/reload", "POST").status == 200
+                gateway.file.write_text("bad", encoding="utf-8")
+                assert gateway.ask("/api/reload", "POST").status == 409
+                assert gateway.ask("/api/pause", "POST", b"{}").status == 400
+            finally:
+                for child in psutil.Process(shell.pid).children(recursive=True):
+                    if "serve" in child.cmdline():
+                        child.send_signal(signal.SIGTERM)
             await until((tmp_path / "code").exists, "it ends", 10)
             shell.wait(5)
         assert (tmp_path / "code").read_text(encoding="ascii").strip() == "0"
