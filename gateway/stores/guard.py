@@ -128,6 +128,8 @@ class GuardedStore:
         self._draw = draw
         self._safe = SafeCapacity(policies, max_keys, now, leased)
         self._debts = Debts(max_keys, self._safe.part)
+        #: The same, to look at for each request.
+        self._owing = self._debts.kept
         self._policies = policies
         #: Requests that a posture decided.
         self.decided = 0
@@ -195,7 +197,7 @@ class GuardedStore:
 
     def ask(self, plan: Plan, now: Micros, resume: Callable[[], None]) -> Callable[[], None] | None:
         """Begin to find out what `take` needs, and call `resume` then; None if it can decide now."""
-        if self._debts and self._state.up:
+        if self._owing and self._state.up:
             for charge, units in self._debts.of(plan, now):
                 self.leased.spent(charge, units, now)
         return self.leased.ask(plan, now, resume)
