@@ -63,6 +63,7 @@ class History(ABC):
         self._numbers = Numbers(policies, apply)
         self._inbox: deque[TenantSlot] = deque(maxlen=_MAX_WAITING)
         self._faults: dict[str, str] = {}
+        self._failed = ""
         self._wanted = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -135,8 +136,10 @@ class History(ABC):
         while not self._stopping.wait(0 if self._numbers.running else _WAKE_SECONDS):
             try:
                 self.turn(self._clock.now() // SECOND)
-            except Exception:  # noqa: BLE001 - a bug in here must not end the history for good
-                _LOG.exception("history: a round failed")
+            except Exception as error:  # noqa: BLE001 - a bug in here must not end the history for good
+                if repr(error) != self._failed:  # one that stays is told once
+                    _LOG.exception("history: a round failed")
+                self._failed = repr(error)
                 self._undo()
                 self._numbers.stop()
                 self._faults["round"] = "history: a round of the writer failed; the log says how"

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 
+from gateway.history.packing import readable
 from gateway.history.provenance import date_of, read
 from gateway.history.recount import Opener, Recount, RecountError
 from gateway.history.sizer import Basis, Pasts, Row, resize
@@ -161,7 +162,7 @@ def release(gone: list[Sized]) -> None:
 
 def breathing(rows: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Sized]]:
     """Yield numbers by name as they are read, leaving the interpreter to others in between."""
-    for number, (name, text) in enumerate(rows, 1):
-        yield name, read(text)
+    for number, row in enumerate(readable("numbers", rows, lambda row: (row[0], read(row[1]))), 1):
+        yield row
         if number % _READ_AT_ONCE == 0:
             time.sleep(_PAUSE_SECONDS / 2)

@@ -3,20 +3,41 @@
 Rules
 1. Counts are LEB128 integers; rates are IEEE singles, and parts of one in 16 or 8 bits.
 2. An hour takes 38 bytes, a slot's peak 13, whatever they hold.
+3. What none of us wrote holds nothing (`readable`).
 """
 
 from __future__ import annotations
 
+import logging
 import struct
-from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple, TypeVar
 
 from policies.sizing_past import TOP, Day, Hour, Peak
 
 __all__ = [
-    "DAY_BYTES", "HOUR_BYTES", "SlotPeak", "pack_counts", "pack_day", "pack_hour", "unpack_counts", "unpack_day",
+    "DAY_BYTES",
+    "HOUR_BYTES",
+    "SlotPeak",
+    "pack_counts",
+    "pack_day",
+    "pack_hour",
+    "readable",
+    "unpack_counts",
+    "unpack_day",
     "unpack_hours",
+    "whole",
 ]  # fmt: skip
+
+
+_LOG = logging.getLogger("evenhand.history")
+#: What reading octets raises that none of us wrote.
+_STRANGE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, struct.error)
+#: What was warned of.
+_TOLD: set[str] = set()
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
 
 _HOUR = struct.Struct("<BBHfff7H8B")
 HOUR_BYTES = _HOUR.size
@@ -113,3 +134,21 @@ def unpack_day(number: int, blob: bytes) -> Day:
     parts = _DAY.unpack(blob)
     peaks = [Peak(*parts[at : at + 3]) for at in range(0, 12, 3)]
     return Day(number, peaks[0], peaks[1], peaks[2], peaks[3], parts[12], bool(parts[13]), parts[14])
+
+
+def readable(kind: str, found: Iterable[_T], read: Callable[[_T], _R]) -> Iterator[_R]:
+    """Yield what is read of each; what makes no sense is passed over, and warned of once for a kind of record."""
+    for one in found:
+        try:
+            told = read(one)
+        except _STRANGE:
+            if kind not in _TOLD:
+                _TOLD.add(kind)
+                _LOG.warning("history: records (%s) hold what makes no sense; passed over", kind)
+        else:
+            yield told
+
+
+def whole(value: bytes | None) -> int:
+    """Return a number that is kept, 0 for none and for what is no number."""
+    return next(readable("numbers", (value or b"0",), int), 0)

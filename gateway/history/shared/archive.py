@@ -9,13 +9,14 @@ from functools import partial
 
 from gateway.history.archive import Archive
 from gateway.history.identity import TENANT, Identity
+from gateway.history.packing import readable, whole
 from gateway.history.pasts import Readable
 from gateway.history.provenance import read
 from gateway.history.series import Counted, Part, Row, Series, Span, Who
 from gateway.history.shared.books import TOTAL
 from gateway.history.shared.counting import told
 from gateway.history.shared.pasts import Directory, SharedPasts, opened, unpack_latest, unpack_steps
-from gateway.history.shared.records import KEPT, Records, chunk_of
+from gateway.history.shared.records import KEPT, Records, chunk_of, meaning
 from gateway.stores.calls import Calls, Word
 from policies.policy import Sized
 
@@ -48,11 +49,12 @@ class SharedArchive(Archive):
         chunk, of = chunk_of(number), self._records.of
         if day is None:
             latest = self._calls.ask("HGET", of(chunk, "latest"), number)
-            return None if latest is None else read(unpack_latest(latest)[1])
-        steps = unpack_steps(self._calls.ask("HGET", of(chunk, "steps"), number) or b"")
+            return next(readable("numbers", filter(None, (latest,)), lambda blob: read(unpack_latest(blob)[1])), None)
+        had = self._calls.ask("HGET", of(chunk, "steps"), number) or b""
+        steps = next(readable("steps", (had,), unpack_steps), [])
         held = max((step.day for step in steps if step.day <= day), default=None)
         text = None if held is None else self._calls.ask("HGET", of(chunk, "sized", held), number)
-        return None if text is None else read(text.decode())
+        return next(readable("numbers", filter(None, (text,)), lambda blob: read(blob.decode())), None)
 
     def seen(self, identity: Identity) -> bool:
         """Return whether anything is known of a key."""
@@ -74,8 +76,10 @@ class SharedSource:
         self._entries = directory.entries.copy()
         meta = calls.ask("HMGET", self._records.meta, "five", "folded")
         meanings = calls.ask("HGETALL", self._records.meaning)
-        self.folded, self._slots = (int(value or 0) for value in meta)
-        self.meanings: Mapping[int, tuple[int, str]] = {int(number): _what(field) for field, number in meanings.items()}
+        self.folded, self._slots = map(whole, meta)
+        self.meanings: Mapping[int, tuple[int, str]] = {
+            n: what for what, n in readable("meaning", meanings.items(), meaning)
+        }
 
     def tenants(self) -> Mapping[int, str]:
         """Return the tenants as a whole, by number."""
@@ -92,7 +96,7 @@ class SharedSource:
         places = [(place, chunk) for place in self._written(part) for chunk in chunks]
         commands = [("HGETALL", self._records.of(chunk, part.table, place)) for place, chunk in places]
         for (place, _), record in zip(places, self._calls.ask_all(commands), strict=True):
-            yield from ((place, int(key), _counts(part, counts)) for key, counts in record.items())
+            yield from readable("counts", record.items(), partial(_row, part, place))
 
     def rows_of(self, part: Part, keys: Iterable[int]) -> Iterator[Row]:
         """Yield what is written of some keys."""
@@ -127,6 +131,5 @@ def _counts(part: Part, blob: bytes) -> bytes:
     return blob[TOTAL.size :] if part.table == "total" else blob
 
 
-def _what(field: bytes) -> tuple[int, str]:
-    tally, _, limit = field.decode().partition(":")
-    return int(tally), limit
+def _row(part: Part, place: int, pair: tuple[bytes, bytes]) -> Row:
+    return place, int(pair[0]), _counts(part, pair[1])

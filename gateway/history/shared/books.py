@@ -6,22 +6,26 @@ Rules
 2. So doing anything twice must be doing it once: everything replaces what was there, and a day's sum says up to which
    five minutes it goes.
 3. A writer that was fenced off raises FencedError and is of no more use; so is one whose store gave no answer.
-4. Kept as long as in a file (`records.py`); keys are bounded by `max_keys`.
+4. Where a record turns out to be somebody else's, `end` puts back what is known of it here: who has which number, the
+   numbers in force (`sized`), and what holds for all.
+5. Kept as long as in a file (`records.py`); keys are bounded by `max_keys`.
 """
 
 from __future__ import annotations
 
 import struct
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 from gateway.history.books import DAY_SLOTS, FIVE, Counts, day_blob
 from gateway.history.identity import Identity, identity_named
-from gateway.history.packing import SlotPeak, pack_counts, pack_day, unpack_counts, unpack_hours
+from gateway.history.packing import SlotPeak, pack_counts, pack_day, readable, unpack_counts, unpack_hours, whole
 from gateway.history.provenance import write
 from gateway.history.shared.lead import Change, Lead
 from gateway.history.shared.pasts import Directory, Entry, pack_steps, unpack_steps
-from gateway.history.shared.records import KEPT, Records, chunk_of, parity
+from gateway.history.shared.records import KEPT, Records, chunk_of, meaning, parity
 from gateway.history.sizer import Row
 from gateway.stores.calls import Calls
 from policies.policy import Mode, Sized
@@ -39,27 +43,33 @@ class SharedBooks:
     """The records, for the one who leads; `window` returns how many days count. Raises CallError, FencedError."""
 
     def __init__(
-        self, calls: Calls, lead: Lead, directory: Directory, max_keys: int, window: Callable[[], int]
+        self,
+        calls: Calls,
+        lead: Lead,
+        directory: Directory,
+        max_keys: int,
+        window: Callable[[], int],
+        sized: Callable[[], Mapping[str, Sized]] = dict,
     ) -> None:
         self._calls = calls
         self._lead = lead
         self._directory = directory
         self._records = Records(calls.names)
         self._window = window
+        self._sized = sized
         self.max_keys = max_keys
         #: Names that found no room, counted once per slot.
         self.turned_away = 0
         directory.refresh()
         self._entries = {entry.identity.name: (number, entry) for number, entry in directory.entries.copy().items()}
-        self._meta = {name.decode(): int(value) for name, value in calls.ask("HGETALL", self._records.meta).items()}
+        numbers = calls.ask("HGETALL", self._records.meta)
+        self._meta = {name.decode("utf-8", "replace"): whole(value) for name, value in numbers.items()}
         #: Of tenants and of keys; a number is never given twice, whoever had it.
         self._next = [self.meta("next_t"), self.meta("next_k")]
         for number, _ in self._entries.values():
             self._next[number & 1] = max(self._next[number & 1], number // 2 + 1)
-        self._meanings: dict[tuple[int, str], int] = {}
-        for field, number in calls.ask("HGETALL", self._records.meaning).items():
-            tally, _, limit = field.decode().partition(":")
-            self._meanings[int(tally), limit] = int(number)
+        meanings = calls.ask("HGETALL", self._records.meaning)
+        self._meanings: dict[tuple[int, str], int] = dict(readable("meaning", meanings.items(), meaning))
         self._changes: dict[str, dict[bytes, Change]] = {}
         #: Keys that nobody else knows of yet.
         self._made: dict[int, Entry] = {}
@@ -85,7 +95,9 @@ class SharedBooks:
         changes, self._changes = self._changes, {}
         for chunk in sorted(changes, reverse=True):  # "" is the last
             self._lead.keep_on()
-            self._lead.commit(chunk, changes[chunk])
+            if self._lead.commit(chunk, changes[chunk]):
+                self._put_back(chunk)
+                self._lead.commit(chunk, self._changes.pop(chunk, {}))
         self._directory.learn(self._made)
         self._made = {}
 
@@ -121,9 +133,24 @@ class SharedBooks:
             self._made[number] = entry = Entry(identity, first, today)
             self._entries[name] = (number, entry)
             self._set(chunk_of(number), "keys", number, entry.pack())
-            # As of days that are over: what is sized next follows from it, if need be yesterday's once more.
-            step = Step(today - 2, sum(term.delta for term in sized.terms), sized.next_quota.burst)
-            rows.append(Row(number, identity, write(sized), step))
+            rows.append(_row(number, identity, sized, today))
+        self.keep(rows)
+
+    def _put_back(self, chunk: str) -> None:
+        """Set what is known here of a chunk, or of all (""), that is not there any more."""
+        if not chunk:
+            for name, value in self._meta.items():
+                self._set("", "meta", name, value)
+            for (tally, limit), number in self._meanings.items():
+                self._set("", "meaning", f"{tally}:{limit}", number)
+            return
+        held = self._calls.ask("HGETALL", self._records.of(chunk, "latest"))
+        today, sized, rows = self.meta("folded") // DAY_SLOTS, self._sized(), []
+        for name, (number, entry) in self._entries.items():
+            if chunk_of(number) == chunk:
+                self._set(chunk, "keys", number, entry.pack())
+                if name in sized and b"%d" % number not in held:
+                    rows.append(_row(number, entry.identity, sized[name], today))
         self.keep(rows)
 
     def counts(self, slot: int, rows: Iterable[tuple[int, Counts]]) -> None:
@@ -144,7 +171,7 @@ class SharedBooks:
         for chunk in self._directory.chunks:
             records = self._calls.ask_all([("HGETALL", self._records.of(chunk, "peak", one)) for one in slots])
             for number, record in zip(slots, records, strict=True):
-                yield from ((number, int(key), SlotPeak.unpack(peak)) for key, peak in record.items())
+                yield from readable("peaks", record.items(), partial(_peak, number))
             self._lead.keep_on()
             time.sleep(_PAUSE_SECONDS)
 
@@ -157,14 +184,16 @@ class SharedBooks:
             totals, *records = self._calls.ask_all(commands)
             sums: dict[bytes, dict[int, int]] = {}
             for record in records:
-                for key, counts in record.items():
+                for key, counts in readable("counts", record.items(), _counts):
                     _add(sums.setdefault(key, {}), counts)
             for key, total in sums.items():
                 self._set(chunk, "five", key, pack_counts(total), five)
-                had = totals.get(key, TOTAL.pack(0))
-                if TOTAL.unpack_from(had)[0] <= five:  # else it is in there already
-                    _add(total, had[TOTAL.size :])
+                had = next(readable("totals", (totals.get(key, TOTAL.pack(0)),), _total), (0, []))
+                if had[0] <= five:  # else it is in there already
+                    _add(total, had[1])
                     self._set(chunk, "total", key, TOTAL.pack(five + 1) + pack_counts(total), day)
+            for kind in ("keys", "steps", "latest"):  # so that `end` finds out if one of them is not ours
+                self._change(chunk, kind)
             self._lead.keep_on()
             time.sleep(_PAUSE_SECONDS)
 
@@ -177,7 +206,8 @@ class SharedBooks:
         for (chunk, day), keys in self._sealing.items():
             found = self._calls.ask("HMGET", self._records.of(chunk, "hours", day), *keys)
             for (key, hours), had in zip(keys.items(), found, strict=True):
-                blob = day_blob(had or b"", hours)
+                kept = next(readable("hours", (had or b"",), partial(_hours, day)), b"")
+                blob = day_blob(kept, hours)
                 self._set(chunk, "hours", key, blob, day)
                 self._set(chunk, "day", key, pack_day(summarise(day, unpack_hours(day, blob))), day)
         self._sealing = {}
@@ -191,7 +221,8 @@ class SharedBooks:
         for chunk, changed in by_chunk.items():
             had = self._calls.ask("HMGET", self._records.of(chunk, "steps"), *(number for number, _, _ in changed))
             for (number, step, text), blob in zip(changed, had, strict=True):
-                steps = [one for one in unpack_steps(blob or b"") if step.day - _STEPS_KEPT <= one.day < step.day]
+                known = next(readable("steps", (blob or b"",), unpack_steps), [])
+                steps = [one for one in known if step.day - _STEPS_KEPT <= one.day < step.day]
                 self._set(chunk, "steps", number, pack_steps([*steps, step]))
                 self._set(chunk, "latest", number, f"{step.day} {text}")
                 self._set(chunk, "sized", number, text, step.day)
@@ -205,6 +236,8 @@ class SharedBooks:
                     self._change(chunk_of(number), kind).drops.add(number)
                 del self._entries[name]
                 self._directory.forget(number)
+            else:
+                self._set(chunk_of(number), "keys", number, entry.pack())  # in case somebody else wrote there
         for chunk in self._directory.chunks:
             for kind in ("keys", "steps", "latest"):
                 self._change(chunk, kind)
@@ -226,6 +259,29 @@ class SharedBooks:
         return self._changes.setdefault(chunk, {}).setdefault(record, Change(seconds))
 
 
-def _add(total: dict[int, int], counts: bytes) -> None:
-    for meaning, count in unpack_counts(counts):
-        total[meaning] = total.get(meaning, 0) + count
+def _row(number: int, identity: Identity, sized: Sized, today: int) -> Row:
+    # As of days that are over: what is sized next follows from it, if need be yesterday's once more.
+    step = Step(today - 2, sum(term.delta for term in sized.terms), sized.next_quota.burst)
+    return Row(number, identity, write(sized), step)
+
+
+def _peak(slot: int, pair: tuple[bytes, bytes]) -> tuple[int, int, SlotPeak]:
+    return slot, int(pair[0]), SlotPeak.unpack(pair[1])
+
+
+def _counts(pair: tuple[bytes, bytes]) -> tuple[bytes, list[tuple[int, int]]]:
+    return b"%d" % int(pair[0]), list(unpack_counts(pair[1]))
+
+
+def _hours(day: int, blob: bytes) -> bytes:
+    deque(unpack_hours(day, blob), maxlen=0)
+    return blob
+
+
+def _total(blob: bytes) -> tuple[int, list[tuple[int, int]]]:
+    return TOTAL.unpack_from(blob)[0], list(unpack_counts(blob[TOTAL.size :]))
+
+
+def _add(total: dict[int, int], counts: Iterable[tuple[int, int]]) -> None:
+    for meant, count in counts:
+        total[meant] = total.get(meant, 0) + count

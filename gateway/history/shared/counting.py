@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
@@ -12,6 +12,7 @@ from gateway.history.books import Counts
 from gateway.history.identity import TENANT
 from gateway.history.intake import counts_of
 from gateway.history.meter import Cell, Slot
+from gateway.history.packing import readable
 from gateway.history.series import Counted, Who
 from policies.request import Kind, Principal
 
@@ -20,6 +21,7 @@ __all__ = ["fields", "merged", "told"]
 #: Keys, and tenants, in one field: a field is sent, kept and read as a whole.
 _PIECE = 500
 
+_R = TypeVar("_R")
 Tenants = Iterable[tuple[str, Counts]]
 
 
@@ -50,31 +52,51 @@ def _tenant(row: tuple[str, Counts]) -> list[object]:
 def merged(number: int, record: Mapping[bytes, bytes]) -> tuple[Slot, dict[str, Counted]]:
     """Return the sum over all processes of a slot: by key as a meter has it, and by tenant."""
     slot, tenants = Slot(number), dict[str, Counted]()
-    for field in sorted(record):
-        rows = orjson.loads(record[field])
+    for field, blob in sorted(record.items()):
         if field.startswith(b"k"):
-            for row in rows:
-                _add_cell(slot, row)
+            for cell in _rows(blob, _read_cell):
+                _add_cell(slot, cell)
         else:
-            for tenant, counts in rows:
+            for tenant, counts in _rows(blob, _read_tenant):
                 total = tenants.setdefault(tenant, {})
-                for tally, limit, count in counts:
-                    total[tally, limit] = total.get((tally, limit), 0) + count
+                for what, count in counts:
+                    total[what] = total.get(what, 0) + count
     return slot, tenants
 
 
-def _add_cell(slot: Slot, row: list[Any]) -> None:
+def _rows(blob: bytes, read: Callable[[list[Any]], _R]) -> Iterator[_R]:
+    for rows in readable("counts", (blob,), _listed):
+        yield from readable("counts", rows, read)
+
+
+def _listed(blob: bytes) -> list[Any]:
+    return list(orjson.loads(blob))
+
+
+def _read_tenant(row: list[Any]) -> tuple[str, list[tuple[tuple[int, str], int]]]:
+    tenant, counts = row
+    return str(tenant), [((int(tally), str(limit)), int(count)) for tally, limit, count in counts]
+
+
+def _read_cell(row: list[Any]) -> Cell:
     kind, tenant, credential, listed, seconds, admitted, refused_units, refused = row
-    principal = Principal(Kind(kind), tenant, credential, listed=listed)
-    cell = slot.cells.get(principal.name)
+    cell = Cell(Principal(Kind(kind), str(tenant), str(credential), listed=bool(listed)))
+    cell.seconds = [one + float(more) for one, more in zip(cell.seconds, seconds, strict=True)]
+    cell.admitted, cell.refused_units = int(admitted), float(refused_units)
+    cell.refused = {str(limit): int(count) for limit, count in refused.items()}
+    return cell
+
+
+def _add_cell(slot: Slot, more: Cell) -> None:
+    cell = slot.cells.get(more.principal.name)
     if cell is None:
-        cell = slot.cells[principal.name] = Cell(principal)
-    cell.seconds = [one + more for one, more in zip(cell.seconds, seconds, strict=True)]
-    cell.admitted += admitted
-    cell.refused_units += refused_units
-    if refused:
+        cell = slot.cells[more.principal.name] = Cell(more.principal)
+    cell.seconds = [one + other for one, other in zip(cell.seconds, more.seconds, strict=True)]
+    cell.admitted += more.admitted
+    cell.refused_units += more.refused_units
+    if more.refused:
         had = cell.refused or {}
-        cell.refused = {limit: had.get(limit, 0) + refused.get(limit, 0) for limit in had | refused}
+        cell.refused = {limit: had.get(limit, 0) + more.refused.get(limit, 0) for limit in had | more.refused}
 
 
 def told(number: int, record: Mapping[bytes, bytes]) -> dict[Who, Counted]:

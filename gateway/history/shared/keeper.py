@@ -29,7 +29,7 @@ from gateway.history.intake import Intake
 from gateway.history.keeper import FLUSH_SECONDS, History, day_of
 from gateway.history.meter import SLOT_SECONDS, Slot
 from gateway.history.numbers import breathing
-from gateway.history.provenance import read
+from gateway.history.packing import readable, whole
 from gateway.history.series import Counted
 from gateway.history.shared.archive import SharedArchive
 from gateway.history.shared.books import SharedBooks
@@ -38,7 +38,7 @@ from gateway.history.shared.lead import LEASE_MS, FencedError, Lead
 from gateway.history.shared.pasts import Directory, SharedPasts
 from gateway.history.shared.records import KEPT, Records
 from gateway.history.sizer import Basis, Row
-from gateway.stores.calls import CallError, Calls, Word
+from gateway.stores.calls import CallError, Calls, Spell, Word
 from policies.policy import PolicySet, Sized
 from policies.sizing_past import DAY_US
 from policies.units import SECOND
@@ -88,6 +88,8 @@ class SharedHistory(History):
             self._day
         ) = 0
         self._led_since = 0.0
+        self._outage = Spell(_LOG)
+        self._tried = 0
         #: What each process has written up to, and since when it says so; of a store that answers.
         self._heard: dict[bytes, tuple[int, float]] = {}
 
@@ -109,16 +111,18 @@ class SharedHistory(History):
     def open(self) -> Mapping[str, Sized]:
         """Return the numbers that the store holds; none if it does not answer now, and they come later."""
         try:
-            self._version = int(self._calls.ask("HGET", self._records.meta, "version") or 0)
+            self._version = whole(self._calls.ask("HGET", self._records.meta, "version"))
             pasts = SharedPasts(self._calls, self._directory)
-            self._numbers.sized = {name: read(text) for name, text in pasts.texts()}
+            self._numbers.sized = dict(breathing(pasts.texts()))
         except CallError as error:
             self._version = -1
-            self._fault("store", f"history: {error}")
+            self._lose(error)
         return self._numbers.sized
 
     def turn(self, now: int) -> None:
         """Do what is due at `now` (epoch seconds): the thread's round, also for tests."""
+        if "store" in self._faults and now == self._tried:
+            return
         try:
             if now - self._flushed >= FLUSH_SECONDS:
                 self._write(now)
@@ -135,9 +139,21 @@ class SharedHistory(History):
             self._lay_down()
         except CallError as error:
             self._lay_down()
-            self._fault("store", f"history: {error}; what is counted waits, at most an hour of it")
+            self._lose(error)
+            self._tried, self._flushed, self._polled = now, 0, 0  # all of it, a second later
         else:
-            self._faults.pop("store", None)
+            self._find(now)
+
+    def _lose(self, error: CallError) -> None:
+        told = f"history: {error} ([store] url); what is counted waits in this process, at most an hour of it"
+        self._faults["store"] = told
+        self._outage.begin(told)
+
+    def _find(self, now: int) -> None:
+        """Note that the store answers again, once it has answered to a whole round."""
+        if "store" in self._faults and self._flushed == self._polled == now:
+            del self._faults["store"]
+            self._outage.end("history: the shared store answers again; what waited is written")
 
     def _undo(self) -> None:
         self._lay_down()
@@ -177,7 +193,7 @@ class SharedHistory(History):
         commands.append(("HGET", self._records.meta, "folded"))
         *_, folded = self._calls.ask_all(commands)
         closed = {slot.number for slot in self._slots} | {number for number, _ in self._tenants}
-        self._late += sum(number <= int(folded or 0) for number in closed)
+        self._late += sum(number <= whole(folded) for number in closed)
         self._slots.clear()
         self._tenants.clear()
 
@@ -189,7 +205,7 @@ class SharedHistory(History):
         if token and self._books is None:
             self._take_up(now, token)
         version, wanted, starved = (
-            int(value or 0) for value in self._calls.ask("HMGET", self._records.meta, "version", "wanted", "starved")
+            whole(value) for value in self._calls.ask("HMGET", self._records.meta, "version", "wanted", "starved")
         )
         # None is no news: a store that lost what it held takes no numbers out of force.
         if version and version != self._version and not self._numbers.running:
@@ -226,7 +242,12 @@ class SharedHistory(History):
         beyond = [2 * (ends[odd] + 100 * more) + odd for odd in (0, 1) for more in range(_BEYOND)]
         self._lead.fence(Records.chunks([*numbers, *beyond]))
         books = SharedBooks(
-            self._calls, self._lead, self._directory, self._max_keys, lambda: Basis.of(self._policies()).window
+            self._calls,
+            self._lead,
+            self._directory,
+            self._max_keys,
+            lambda: Basis.of(self._policies()).window,
+            lambda: self._numbers.sized,
         )
         if not books.meta("folded"):
             self._begin_anew(books, now)
@@ -289,9 +310,9 @@ class SharedHistory(History):
     def _written(self, now: int) -> int:
         """Return up to which slot everybody who lives has written."""
         at, found = time.monotonic(), self._calls.ask("HGETALL", self._records.processes)
-        for process, value in found.items():
+        for process, value in readable("processes", found.items(), lambda one: (one[0], int(one[1]))):
             slot, since = self._heard.get(process, (-1, at))
-            self._heard[process] = (slot, since) if slot == int(value) else (int(value), at)
+            self._heard[process] = (slot, since) if slot == value else (value, at)
         silent = [one for one, (_, since) in self._heard.items() if at - since > _PATIENCE_SECONDS or one not in found]
         for process in silent:
             slot, _ = self._heard.pop(process)

@@ -11,13 +11,14 @@ import contextlib
 import struct
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import orjson
 
 from gateway.config.sections import StoreSection
 from gateway.history.identity import Identity
-from gateway.history.packing import unpack_day
+from gateway.history.packing import readable, unpack_day, whole
 from gateway.history.shared.records import CHUNK, Records, chunk_of
 from gateway.history.sizer import Known
 from gateway.stores.calls import Calls
@@ -98,14 +99,14 @@ class Directory:
         while True:
             chunk = f"{'tk'[odd]}{self._full[odd]}"
             found = self._calls.ask("HGETALL", self._records.of(chunk, "keys"))
-            self.learn({int(number): Entry.unpack(blob) for number, blob in found.items()})
+            self.learn(dict(readable("keys", found.items(), _entry)))
             if len(found) < CHUNK and not self._followed(odd):
                 return
             self._full[odd] += 1
 
     def _followed(self, odd: int) -> bool:
         """Return whether there are later chunks, although some of this one are gone."""
-        highest = int(self._calls.ask("HGET", self._records.meta, f"next_{'tk'[odd]}") or 0)
+        highest = whole(self._calls.ask("HGET", self._records.meta, f"next_{'tk'[odd]}"))
         return highest > (self._full[odd] + 1) * CHUNK
 
     @property
@@ -138,29 +139,30 @@ class SharedPasts:
         named += [records.of(chunk, "day", day) for day in days]
         steps, latest, *found = self._calls.ask_all([("HGETALL", name) for name in named])
         for day, record in zip(days, found, strict=True):
-            for number, blob in record.items():
-                taught.setdefault(int(number), []).append(unpack_day(day, blob))
+            for number, one in readable("days", record.items(), partial(_day, day)):
+                taught.setdefault(number, []).append(one)
         for number in numbers:
             entry, field = self._directory.entries.get(number), b"%d" % number
             if entry is None:
                 continue
-            text = latest.get(field)
+            text, had = latest.get(field), steps.get(field, b"")
             yield Known(
                 number,
                 entry.first_day,
                 entry.identity,
                 taught.get(number, []),
-                unpack_steps(steps.get(field, b"")),
-                None if text is None else unpack_latest(text),
+                next(readable("steps", (had,), unpack_steps), []),
+                None if text is None else next(readable("numbers", (text,), unpack_latest), None),
             )
 
     def texts(self) -> Iterator[tuple[str, str]]:
         """Yield the name of every key with the text of its latest number."""
         for chunk in self._directory.chunks:
-            for number, text in self._calls.ask("HGETALL", self._records.of(chunk, "latest")).items():
-                entry = self._directory.entries.get(int(number))
+            found = self._calls.ask("HGETALL", self._records.of(chunk, "latest"))
+            for number, text in readable("numbers", found.items(), _latest):
+                entry = self._directory.entries.get(number)
                 if entry is not None:
-                    yield entry.identity.name, unpack_latest(text)[1]
+                    yield entry.identity.name, text
 
     def of_tenant(self, tenant: str) -> list[tuple[int, Identity]]:
         """Return number and identity of a tenant as a whole, if there is one, and of its keys by name."""
@@ -175,13 +177,25 @@ class SharedPasts:
         day, month = self._today(), _CHARTED
         days = range(day - month, day + 1)
         found = self._calls.ask_all([("HGET", records.of(chunk, "day", one), key) for one in days])
-        taught = [unpack_day(one, blob) for one, blob in zip(days, found, strict=True) if blob is not None]
-        return taught, unpack_steps(steps or b"")
+        held = [(one, blob) for one, blob in zip(days, found, strict=True) if blob is not None]
+        taught = list(readable("days", held, lambda one: unpack_day(*one)))
+        return taught, next(readable("steps", (steps or b"",), unpack_steps), [])
 
     def _today(self) -> int:
         """Return the day that was counted last."""
-        folded: Any = self._calls.ask("HGET", self._records.meta, "folded")
-        return int(folded or 0) // 8640
+        return whole(self._calls.ask("HGET", self._records.meta, "folded")) // 8640
+
+
+def _entry(pair: tuple[bytes, bytes]) -> tuple[int, Entry]:
+    return int(pair[0]), Entry.unpack(pair[1])
+
+
+def _day(day: int, pair: tuple[bytes, bytes]) -> tuple[int, Day]:
+    return int(pair[0]), unpack_day(day, pair[1])
+
+
+def _latest(pair: tuple[bytes, bytes]) -> tuple[int, str]:
+    return int(pair[0]), unpack_latest(pair[1])[1]
 
 
 @contextlib.contextmanager

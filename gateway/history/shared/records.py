@@ -8,7 +8,8 @@
 Rules
 1. Tenants have even numbers and keys odd ones; a hundred of either are a *chunk*: their records share a tag, and are
    small enough for the store to pack. So nothing of a tenant's own making names a record, and a cluster spreads them.
-2. Every record has an end; what is kept as long as a key is known is given a new one every day.
+2. What none of us wrote holds nothing (`packing.readable`), and is replaced by what is written next.
+3. Every record has an end; what is kept as long as a key is known is given a new one every day.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Iterable
 from gateway.history.identity import TENANT, Identity
 from gateway.stores.names import Names
 
-__all__ = ["CHUNK", "FENCE_SECONDS", "KEPT", "Records", "chunk_of", "parity"]
+__all__ = ["CHUNK", "FENCE_SECONDS", "KEPT", "Records", "chunk_of", "meaning", "parity"]
 
 CHUNK = 100
 _DAY = 86_400
@@ -45,6 +46,12 @@ KEPT = {
 
 #: Slots are spread over so many tags: every process writes them every few seconds.
 _SPREAD = 16
+
+
+def meaning(pair: tuple[bytes, bytes]) -> tuple[tuple[int, str], int]:
+    """Return what is counted, (tally, limit), and the number that stands for it."""
+    tally, _, limit = pair[0].decode().partition(":")
+    return (int(tally), limit), int(pair[1])
 
 
 def parity(identity: Identity) -> int:
