@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
+import pytest
+
 from policies.units import SECOND
 from policies.verdict import Verdict
 from tests.incidents.simulated import Simulated
@@ -12,6 +14,7 @@ from tests.policies.documents import acme, credential, policy_set, quota, tenant
 __all__: list[str] = []
 
 
+@pytest.mark.untraced
 def test_barrier_of_requests_gets_exactly_the_burst() -> None:
     """500 requests of the same instant on a fresh bucket of burst 20, 200 rounds: exactly 20 admitted in each."""
     gateway = Simulated(policy_set(tenants=tenants(acme(credential("ci", quota(10, 20))))))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from policies.policy import Characteristic, Match, Policy
 from policies.units import SECOND
 from tests.clock import EPOCH
@@ -11,6 +13,7 @@ from tests.policies.documents import anonymous, policy_set, quota, rejected, use
 __all__: list[str] = []
 
 
+@pytest.mark.untraced
 def test_new_key_with_every_request_is_bounded() -> None:
     """Random addresses, paths, methods and failed tokens: neither buckets nor plans grow past their bounds."""
     narrow = Policy("per-address", Match(), (Characteristic.ADDRESS, Characteristic.TENANT), quota(1, 1))

@@ -44,6 +44,7 @@ def long_way(shares: Shares, ask: Ask, now: Micros) -> object:
 
 
 @pytest.mark.interpreted
+@pytest.mark.untraced
 @settings(max_examples=60, deadline=None)
 @given(steps=steps, rate=st.sampled_from([20.0, 100.0, 500.0]))
 def test_short_way_decides_as_the_long_way_does(steps: list[tuple[Ask, int, int]], rate: float) -> None:

@@ -201,6 +201,7 @@ def test_flood_of_an_unlisted_tenant_is_its_own_doing() -> None:
     assert refusals[-1] is not None
 
 
+@pytest.mark.untraced
 def test_hundreds_of_tenants_get_exact_shares() -> None:
     """Three hundred listed tenants and two hundred others, all asking for more: each gets its part of 10 s."""
     shares = service(5_000.0, 500.0)

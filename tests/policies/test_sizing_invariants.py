@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -38,6 +39,7 @@ def rate(one: Sized) -> float:
     return float(one.next_quota.rate.per_second)
 
 
+@pytest.mark.untraced
 @given(life(), st.floats(1, 400))
 def test_every_day_is_bounded(taught: list[Day], start: float) -> None:
     """At most x 1.25 a day up and x 0.9 down, at most x 3 in 30 days, between floor and ceiling, terms adding up."""
@@ -61,6 +63,7 @@ def test_censored_samples_never_raise(taught: list[Day], start: float) -> None:
     assert all(after <= before * ROUNDING for before, after in pairwise(rates))
 
 
+@pytest.mark.untraced
 @given(life(40), st.integers(0, 39), st.data())
 def test_one_day_moves_a_number_by_a_day_at_most(taught: list[Day], when: int, data: st.DataObject) -> None:
     """Whatever happens on one day, the number of the next is within what a day allows of what it would have been."""
