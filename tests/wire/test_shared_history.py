@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -60,9 +61,14 @@ async def test_two_gateways_know_the_same(tmp_path: Path, up: Origin, redis_serv
     }
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
+    two = Gateway(tmp_path / "two", up.address, config)
+    starting = Thread(target=two.start)
+    starting.start()
     with running(tmp_path / "one", up, config) as one:
-        two = Gateway(tmp_path / "two", up.address, config)
-        two.start()
+        starting.join()
+        for gateway in (one, two):
+            for _ in range(5):
+                await status(gateway, token("acme"))
         job = post(one, "/api/jobs", tenant="free", project="web", job="7", ttl=600)
         pause = post(two, "/api/pause", match={"tenant": "free", "class": "batch"}, **{"for": "10m"})
         began = time.monotonic()
@@ -79,9 +85,6 @@ async def test_two_gateways_know_the_same(tmp_path: Path, up: Origin, redis_serv
             assert time.monotonic() - began < 5
             await asyncio.sleep(0.05)
         assert two.ask("/api/pause").json()["pauses"] == []
-        for gateway in (one, two):
-            for _ in range(5):
-                await status(gateway, token("acme"))
         await until(lambda: _offered(one) == 10 == _offered(two), "both tell of all", 8)
         two.end(signal.SIGKILL)
         (row,) = [row for row in stored(one)["tenants"] if row["tenant"] == "acme"]
