@@ -254,6 +254,7 @@ def test_reply_of_another_shape_is_a_fault(reply: object) -> None:
     class Talking:
         up = True
         address = read_store_url("redis://127.0.0.1")
+        errors = {"timeout": 0}  # noqa: RUF012 - one test's
 
         def run(self, script: object, keys: object, args: object, answer: Answer, _: int, late: object = None) -> None:
             answer(reply)
@@ -266,6 +267,8 @@ def test_reply_of_another_shape_is_a_fault(reply: object) -> None:
     ledger.seat([Claim(b"{a}", 0, 1, 1)], told.append, told.append)
     assert [fault.kind for fault in told if isinstance(fault, StoreFault)] == ["protocol"] * 2
     assert len(told) == 2
+    ledger.overdue()
+    assert Talking.errors == {"timeout": 1}
 
 
 def test_costs_may_differ(house: House) -> None:
