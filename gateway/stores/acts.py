@@ -54,6 +54,7 @@ class Acts:
     def __init__(self, place: Path | Calls, clock: Clock) -> None:
         self._clock = clock
         self.registry = open_registry(place, "acts", MAX_ACTS, clock, KEPT)
+        self.registry.gained = _check
         self._seen = 0
         self._current: tuple[Act, ...] = ()
 
@@ -135,6 +136,12 @@ class Acts:
     def close(self) -> None:
         """Follow no more, and let go of what is open."""
         self.registry.close()
+
+
+def _check(entry: Entry) -> None:
+    """Raise LookupError or TypeError for an entry that is no act of any version."""
+    act = _act(entry)
+    hash((act.made_us + 0, act.members["name"]))
 
 
 def _act(entry: Entry) -> Act:

@@ -65,7 +65,8 @@ class Registry(ABC):
         #: Goes up with every change, an end by the clock included.
         self.version = 0
         self.fault = ""
-        #: Called with every entry that is new in `live`, and with every one that is not there any more.
+        #: Called with every entry that comes into `live`, and with every one that is not there any more. One that it
+        #: cannot understand (LookupError, TypeError, ValueError) does not come in.
         self.gained: Callable[[Entry], None] = _unheard
         self.lost: Callable[[Entry], None] = _unheard
         #: Called with the id of an entry that was put in here, and the entry, or that was ended, and None.
@@ -185,9 +186,13 @@ class Registry(ABC):
 
     def _gain(self, entry: Entry) -> None:
         if self.live.get(entry.id) != entry:
+            try:
+                self.gained(entry)
+            except (LookupError, TypeError, ValueError) as error:
+                _LOG.warning("one of the %s is passed over, since it makes no sense (%r)", self.name, error)
+                return
             self.live[entry.id] = entry
             self.version += 1
-            self.gained(entry)
 
     def _lose(self, id: str) -> None:
         entry = self.live.pop(id, None)

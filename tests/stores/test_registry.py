@@ -162,6 +162,27 @@ def test_what_is_not_ours_is_replaced(
     assert len([line for line in caplog.messages if "somebody else" in line]) <= 3
 
 
+def test_entry_that_is_no_act_or_job_is_passed_over(redis_server: RedisServer, clock: StandingClock) -> None:
+    """Whoever wrote it: the others hold, and nothing that asks for them fails."""
+    acts, jobs = Acts(calls(redis_server), clock), JobRegistry(calls(redis_server), clock)
+    act = acts.add("posture", POSTURE, policy_set())
+    jobs.register("acme", "p", "1", 60 * SECOND)
+    bodies: tuple[dict[str, Any], ...] = (
+        {},
+        {"kind": 1, "members": [], "made_us": 1},
+        {"kind": "pause", "members": {"name": "x"}, "made_us": ""},
+    )
+    for name in ("acts", "jobs"):
+        for number, body in enumerate(bodies):
+            open_registry(calls(redis_server), name, 99, clock).add(Entry(str(number), body, clock.at + 60 * SECOND))
+    later, others = Acts(calls(redis_server), clock), JobRegistry(calls(redis_server), clock)
+    for one in (acts, jobs, later, others):
+        one.poll()
+    assert [one.id for one in later.current] == [act.id] == [one.id for one in acts.current]
+    assert later.ids() == acts.ids()
+    assert others.live == jobs.live != {}
+
+
 def test_a_round_that_fails_ends_nothing(
     redis_server: RedisServer, clock: StandingClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -169,7 +190,7 @@ def test_a_round_that_fails_ends_nothing(
     monkeypatch.setattr("gateway.stores.registry.POLL_SECONDS", 0.01)
     mine, theirs = (open_registry(calls(redis_server), "things", 10, clock) for _ in range(2))
     mine.add(entry("one", clock))
-    faults = iter([KeyError("a bug")])
+    faults = iter([RuntimeError("a bug")])
 
     def gained(_: Entry) -> None:
         for fault in faults:
