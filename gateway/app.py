@@ -12,6 +12,7 @@ import asyncio
 import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 
@@ -20,7 +21,7 @@ from gateway.admin.acts import act_routes
 from gateway.admin.reload import reload_routes
 from gateway.clock import Clock
 from gateway.config import Loaded, Settings
-from gateway.config.sections import ServerSection, UpstreamSection
+from gateway.config.sections import ServerSection, StoreSection, UpstreamSection
 from gateway.dashboard import Dashboard
 from gateway.errors import ConfigError, Fault
 from gateway.history.kept import open_history
@@ -43,9 +44,11 @@ from gateway.stores.memory import Backstop, MemoryStore
 from gateway.stores.registry import Registry
 from gateway.stores.usage import PolicyUse
 from gateway.telemetry import Telemetry
-from gateway.telemetry.fleet import open_fleet
 from policies.kernels.fairshare import Shares
 from policies.policy import Mode, PolicySet, Sized
+
+if TYPE_CHECKING:
+    from gateway.telemetry.fleet import Fleet
 
 __all__ = ["Gateway", "compose"]
 
@@ -117,7 +120,7 @@ class Gateway:
         self.sockets: Sockets
         self._upstreams: Mapping[str | None, Upstream] = {}
         self._gauges()
-        self.fleet = open_fleet(self.telemetry, settings.store) if showing else None
+        self.fleet = _fleet(self.telemetry, settings.store) if showing else None
         self._usage = PolicyUse(self._place)
         self._canary = Canary(settings)
         self._watched(showing=showing)
@@ -336,6 +339,15 @@ class Gateway:
     def _connections(self) -> dict[str, int]:
         stats = [upstream.stats() for upstream in self._upstreams.values()]
         return {"caller": self.callers(), "upstream": sum(one.idle + one.active for one in stats)}
+
+
+def _fleet(telemetry: Telemetry, section: StoreSection) -> Fleet | None:
+    """Return what shows all instances on a store; None where none is shared, which needs no library for it."""
+    if section.url == "memory:":
+        return None
+    from gateway.telemetry.fleet import open_fleet  # noqa: PLC0415 - with the library, which few need
+
+    return open_fleet(telemetry, section)
 
 
 def _sections(settings: Settings) -> Sections:

@@ -216,10 +216,8 @@ def _read(body: bytes) -> tuple[Delta, dict[str, Any]]:
     return counts, dict(said["gauges"].items())
 
 
-def open_fleet(telemetry: Telemetry, section: StoreSection) -> Fleet | None:
-    """Return the fleet on a store, None on one that no two processes share; telemetry shows it from now on."""
-    if section.url == "memory:":
-        return None
+def open_fleet(telemetry: Telemetry, section: StoreSection) -> Fleet:
+    """Return the fleet on a shared store; telemetry shows it from now on."""
     fleet = Fleet(telemetry, Stream(section))
     telemetry.scope = lambda: fleet.scope
     telemetry.instances = fleet.instances
