@@ -282,7 +282,7 @@ class Call:
 
 def _fields(method: bytes, headers: Headers, length: int | None) -> bytes:
     """Return the field lines; the framing of a request is always our own. ValueError on a line break inside a field."""
-    lines = list(map(b": ".join, headers))
+    lines = [b"%b: %b" % (name, value) for name, value in headers]
     joined = b"".join(lines)
     if _CR in joined or _LF in joined:
         raise ValueError("a request field contains a line break")

@@ -63,7 +63,7 @@ class RequestLines:
         line = b"%b %b%b" % (method, target, _ENDS[version])
         if self.exact:
             at = _past_blank_lines(data, self._at)
-            found = data.startswith(line, at)
+            found = data[at : at + len(line)] == line
         else:
             at = data.find(b"\n" + line, max(self._at - 1, 0)) + 1
             found = at > 0

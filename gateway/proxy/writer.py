@@ -68,7 +68,7 @@ class Writer:
                 if status == 204:
                     continue
                 self._left = int(value)
-            parts += (name, b": ", value, b"\r\n")
+            parts.append(b"%b: %b\r\n" % (name, value))
         if self._bodiless or status in _BODILESS:
             self._bodiless = True
             self._left = 0
@@ -125,4 +125,4 @@ class Writer:
 
 
 def _lines(headers: Headers) -> bytes:
-    return b"\r\n".join([*map(b": ".join, headers), b""])
+    return b"".join([b"%b: %b\r\n" % (name, value) for name, value in headers])
