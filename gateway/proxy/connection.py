@@ -70,8 +70,8 @@ class Connection(asyncio.Protocol):
     """A connection of a pool. `deadline` is loop time: of the call it carries, or of its idleness."""
 
     __slots__ = (
-        "_choked", "_finished", "_home", "_loop", "_response", "_resting", "_reused", "_slice", "_transport", "_unfed",
-        "_work", "call", "deadline", "peer",
+        "_choked", "_finished", "_home", "_loop", "_response", "_resting", "_reused", "_slice", "_spare", "_transport",
+        "_unfed", "_work", "call", "deadline", "peer",
     )  # fmt: skip
 
     def __init__(self, home: _Home, peer: Peer, loop: asyncio.AbstractEventLoop) -> None:
@@ -81,6 +81,8 @@ class Connection(asyncio.Protocol):
         self.call: Call | None = None
         self.deadline = _NEVER
         self._response: Response | None = None
+        #: The response before, whose parser the next one can use.
+        self._spare: Response | None = None
         self._reused = self._choked = self._finished = False
         #: Whether we do not read although the call may not be paused; what waits meanwhile; what was worked off.
         self._resting = False
@@ -210,6 +212,9 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End the call, if there is one, or start it again on a new connection."""
         self._take_all()
+        if self._spare is not None:
+            self._spare.mute()
+            self._spare = None
         call, response = self.call, self._response
         if call is not None:
             if response is None:
@@ -241,7 +246,7 @@ class Connection(asyncio.Protocol):
         """Work `data` off; return whether others should have their turn before more, or the rest of it, is."""
         response = self._response
         if response is None:
-            response = self._response = Response(call.receiver, call.method)
+            response = self._response = self._begun(call)
             self._slice = _SLICE
             if call.keeping:
                 call.forget()
@@ -265,6 +270,14 @@ class Connection(asyncio.Protocol):
             self._unfed = data[at:]
             self._resting = True
         return self._work > WORK
+
+    def _begun(self, call: Call) -> Response:
+        """Return what reads the response to `call`: a parser is a good part of what a small response costs."""
+        response, self._spare = self._spare, None
+        if response is None:
+            return Response(call.receiver, call.method)
+        response.begin(call.receiver, call.method)
+        return response
 
     def _feed(self, response: Response, data: bytes, at: int) -> int:
         """Feed the next slice of `data`; return its size."""
@@ -322,6 +335,9 @@ class Connection(asyncio.Protocol):
             clean = not self._transport.get_write_buffer_size()
         if call.paused:
             self._transport.resume_reading()
+        if clean and response.reusable:
+            response.leave()
+            self._spare, self._response = response, None
         self._detach()
         receiver = call.close()
         if clean:

@@ -56,9 +56,14 @@ class Response:
     )  # fmt: skip
 
     def __init__(self, receiver: Receiver, method: bytes) -> None:
+        self._parser = httptools.HttpResponseParser(self)
+        self._parts: list[bytes] = []
+        self.begin(receiver, method)
+
+    def begin(self, receiver: Receiver, method: bytes) -> None:
+        """Read another response; the one before must have left the parser `reusable`."""
         self._receiver: Receiver | None = receiver
         self._without_body = method == b"HEAD"
-        self._parser = httptools.HttpResponseParser(self)
         self._left = _PARSING
         self._quiet = self._seen = self._interims = self.status = self.work = 0
         self._length = -1
@@ -66,7 +71,6 @@ class Response:
         self._head = b""
         self._begin = 0
         self._headers: Headers = []
-        self._parts: list[bytes] = []
         #: The fields of the final head until it is told.
         self._untold: Headers | None = None
         self.complete = self.keep = self._chunked = False
@@ -81,6 +85,15 @@ class Response:
     def parsing(self) -> bool:
         """True if octets are parsed, False if they only pass."""
         return self._left == _PARSING
+
+    @property
+    def reusable(self) -> bool:
+        """True if the parser itself has seen the response end, and stands where another begins."""
+        return self.complete and self.keep and self._left == _PARSING and not self._without_body
+
+    def leave(self) -> None:
+        """Let go of whom it was for."""
+        self._receiver = None
 
     def mute(self) -> None:
         """Tell nobody any more. The parser knows us by our bound methods: let go of it, or only a collection would."""
@@ -135,9 +148,10 @@ class Response:
         headers, self._headers = self._headers, []
         status: int = self._parser.get_status_code()
         # What the line says of itself costs less than to ask the parser.
-        plain = self._begin >= 0 and self._head.startswith(_PLAIN, self._begin)
+        begin = self._begin
+        plain = begin >= 0 and self._head[begin : begin + len(_PLAIN)] == _PLAIN
         version = "1.1" if plain else self._parser.get_http_version()
-        fault = self._judge(status, version, headers) if self._names_http() else _NOT_HTTP
+        fault = self._judge(status, version, headers) if plain or self._names_http() else _NOT_HTTP
         if fault:
             self._fail(fault)
             return

@@ -86,6 +86,37 @@ def test_single_octets_change_nothing(which: bytes) -> None:
     assert _verdict(*_read(*pieces)) == _verdict(*_read(which))
 
 
+@pytest.mark.parametrize("before", _RESPONSES)
+@pytest.mark.parametrize("method", (b"GET", b"HEAD"))
+def test_what_came_before_changes_nothing(before: bytes, method: bytes) -> None:
+    """A parser that read a response to its end reads the next one as a new parser does; any other is not used again."""
+    for which in _RESPONSES:
+        for size in (1, len(which)):
+            pieces = [which[start : start + size] for start in range(0, len(which), size)]
+            response, _ = _read(before)
+            if not response.reusable:
+                break
+            listener = _Listener()
+            response.begin(listener, method)
+            for piece in pieces:
+                if not (response.complete or response.fault):
+                    response.feed(piece)
+            new, told = _read(*pieces, method=method)
+            assert (*_verdict(response, listener), response.keep) == (*_verdict(new, told), new.keep)
+
+
+def test_a_parser_that_may_not_have_seen_the_end_is_not_used_again() -> None:
+    """After HEAD, after a body that passed it by, after one octet too many, and where the connection ends."""
+    assert _read(_RESPONSES[0])[0].reusable
+    assert _read(_RESPONSES[1])[0].reusable
+    assert not _read(_RESPONSES[0], method=b"HEAD")[0].reusable
+    assert not _read(_RESPONSES[0][:-1], _RESPONSES[0][-1:])[0].reusable
+    assert not _read(_RESPONSES[0] + b"x")[0].reusable
+    assert not _read(_RESPONSES[8])[0].reusable
+    assert not _read(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")[0].reusable
+    assert not _read(b"nonsense")[0].reusable
+
+
 @given(octets=st.binary(max_size=400), prefix=st.sampled_from((b"", b"HTTP/1.1 200 OK\r\n", *_RESPONSES)))
 def test_garbage_never_raises(octets: bytes, prefix: bytes) -> None:
     """Whatever comes, it is a response, a fault or not yet either; the parser's errors stop here."""
