@@ -10,7 +10,7 @@ import pytest
 
 from gateway.config.addresses import UpstreamUrl
 from gateway.proxy.addresses import Addresses, Peer, _in_turns
-from tests.gateway.proxy.reach import ask, get, on_both_loops, reaching, section, sent, until
+from tests.gateway.proxy.reach import ask, get, on_both_loops, reaching, section, until
 from tests.wire.origin import Origin, serving
 from tests.wire.script import HANG, Answer
 
@@ -83,8 +83,8 @@ async def test_calls_go_where_fewest_are_outstanding() -> None:
             for _ in range(10):
                 await get(upstream)
             assert len(one.seen) == len(two.seen) == 5
-            hanging = ask(upstream, target="/hang")
-            await sent(hanging)
+            ask(upstream, target="/hang")
+            await until(lambda: b"/hang" in (one.seen[-1].target, two.seen[-1].target))
             busy, free = (one, two) if one.seen[-1].target == b"/hang" else (two, one)
             before = len(free.seen)
             for _ in range(6):
