@@ -21,7 +21,7 @@ from gateway.proxy.address import UNIX
 from gateway.proxy.dates import Dates
 from gateway.proxy.parse import VERSIONS, Head, Parsed
 from policies.problem import encoded
-from policies.request import Kind
+from policies.request import Class, Kind
 
 __all__ = ["RequestFields", "ResponseFields"]
 
@@ -95,6 +95,8 @@ _STAMPED_DROP: Final = _RESPONSE_DROP | {b"date", b"server"}
 
 # Looked up once: a member of an enum costs as much as a call.
 _REJECTED: Final = Kind.REJECTED
+#: How an upstream is told of a class, by class.
+_CLASSES: Final = tuple((b"evenhand-class", encoded(cls.label)) for cls in Class)
 
 # No Connection field may take away what tells where the message ends.
 _FRAMING: Final = frozenset({b"content-length"})
@@ -156,7 +158,7 @@ class RequestFields:
             tenant, credential = principal.spoken
             headers.append((b"evenhand-tenant", encoded(tenant)))
             headers.append((b"evenhand-credential", encoded(credential)))
-            headers.append((b"evenhand-class", encoded(decision.cls.label)))
+            headers.append(_CLASSES[decision.cls])
         return headers
 
 

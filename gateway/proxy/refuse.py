@@ -65,7 +65,11 @@ class Refuser:
 
     def refuse(self, decision: Decision, verdict: Verdict, refusal: Refusal, asked: Asked) -> Answer:
         """Return the refusal by the limit that `verdict` names."""
-        violated = tuple(dict.fromkeys([one.limit for one in verdict.reading.refused])) or (refusal.limit,)
+        refused = verdict.reading.refused
+        if len(refused) > 1:
+            violated = tuple(dict.fromkeys([one.limit for one in refused]))
+        else:
+            violated = (refused[0].limit if refused else refusal.limit,)
         return self._limited(decision, verdict, refusal, verdict.retry_us, violated, asked)
 
     def no_connection(self, decision: Decision, verdict: Verdict, asked: Asked) -> Answer:
@@ -133,9 +137,12 @@ class Refuser:
         told = self._wording.unchanging(plan, refusal, kind)
         if not told.memo:
             told.memo = template(told.members)
-        own = (request_id.encode("ascii"), _listed(violated))
-        waits = () if after is None else (after, -(-refusal.wait_us // 1000))
-        return told.members["status"], (_JSON_TYPE, told.memo % (*own, *waits))
+        own, listed = request_id.encode("ascii"), _listed(violated)
+        if after is None:
+            body = told.memo % (own, listed)
+        else:
+            body = told.memo % (own, listed, after, -(-refusal.wait_us // 1000))
+        return told.members["status"], (_JSON_TYPE, body)
 
     def _answer(
         self,
