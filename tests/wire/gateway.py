@@ -38,6 +38,10 @@ STOP_SECONDS = 20.0
 ROOT = Path(__file__).resolve().parents[2]
 
 
+#: No browser opens these, whoever listens there (Fetch standard, "bad port").
+_UNSAFE = {2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080}
+
+
 def _ports() -> Iterator[int]:
     """Yield ports of a range of this process's own, round and round.
 
@@ -47,7 +51,8 @@ def _ports() -> Iterator[int]:
     first = 2_000 + 2_000 * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 5)
     start = random.randrange(2_000)
     for turn in itertools.count(start):
-        yield first + turn % 2_000
+        if (port := first + turn % 2_000) not in _UNSAFE:
+            yield port
 
 
 _PORTS = _ports()
