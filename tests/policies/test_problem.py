@@ -245,6 +245,7 @@ def test_nothing_is_told_where_nothing_applies(form: str) -> None:
         ((3.0, 2.0), (), ("100", "2", "1")),
         ((1.0, 2.0), (), ("4", "1", "2")),
         ((1.0, 2.0), (Refusal("tenant", 5_000_001),), ("100", "2", "6")),
+        ((8.0, 200.0), (), ("4", "4", "0")),
     ],
 )
 def test_legacy_tells_of_the_tightest(
