@@ -167,7 +167,9 @@ def version(contestant: Contestant) -> str:
     if path is None or not contestant.version:
         return ""
     said = subprocess.run([path, *contestant.version], capture_output=True, text=True, check=False)
-    return next((line.strip() for line in (said.stdout + said.stderr).splitlines() if line.strip()), "")
+    lines = (line.strip() for line in (said.stdout + said.stderr).splitlines())
+    # Some name themselves by where they lie.
+    return next((line.replace(path, Path(path).name) for line in lines if line), "")
 
 
 def start(contestant: Contestant, folder: Path, origin: int, cpu: int | None) -> Running:
