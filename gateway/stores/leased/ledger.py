@@ -105,14 +105,7 @@ class LinkLedger:
         """Ask for all of `asked` in one call of `lease.lua`."""
         count = len(asked)
         keys, args = lease_call(asked, self._process, dearest)
-
-        def read(reply: object) -> list[Grant]:
-            return read_grants(reply, count)
-
-        self._link.run(
-            self._lease, keys, args, lambda reply: answer(_read(reply, read)), self._deadline,
-            lambda reply: _late(_read(reply, read), late),
-        )  # fmt: skip
+        self._ask(self._lease, keys, args, lambda reply: read_grants(reply, count), answer, late)
 
     def seat(
         self,
@@ -123,12 +116,20 @@ class LinkLedger:
         """Ask for all of `claims` in one call of `seats.lua`."""
         count = len(claims)
         keys, args = seats_call(claims, self._process, SEATS_FOR)
+        self._ask(self._seats, keys, args, lambda reply: read_rooms(reply, count), answer, late)
 
-        def read(reply: object) -> list[Room]:
-            return read_rooms(reply, count)
-
+    def _ask(
+        self,
+        script: Script,
+        keys: Sequence[bytes],
+        args: Sequence[bytes],
+        read: Callable[[object], list[_T]],
+        answer: Callable[[list[_T] | StoreFault], None],
+        late: Callable[[list[_T]], None],
+    ) -> None:
+        """Run a script once, and hand on what `read` makes of its reply."""
         self._link.run(
-            self._seats, keys, args, lambda reply: answer(_read(reply, read)), self._deadline,
+            script, keys, args, lambda reply: answer(_read(reply, read)), self._deadline,
             lambda reply: _late(_read(reply, read), late),
         )  # fmt: skip
 
