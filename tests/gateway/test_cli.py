@@ -109,7 +109,7 @@ def test_check_tries_the_keys_of_issuers(capsys: pytest.CaptureFixture[str]) -> 
     written(GOOD + anywhere + '[[auth.jwt]]\nissuer = "i"\naudience = "a"\njwks_file = "keys.json"\n')
     assert run(["check"]) == 2
     assert capsys.readouterr().err.startswith("gateway.toml: auth.jwt[0].jwks_file: ")
-    out, err = (started := process("serve")).communicate(timeout=30)
+    out, err = (started := process("serve")).communicate(timeout=120)
     assert (started.returncode, out, err.count("\n")) == (2, "", 1)
     assert err.startswith("gateway.toml: auth.jwt[0].jwks_file: ")
 
@@ -251,9 +251,9 @@ def test_version_is_the_distributions(capsys: pytest.CaptureFixture[str], monkey
 def test_completion_is_for_the_usual_shells(shell: str) -> None:
     """The script asks the command itself for what fits."""
     script = process("--show-completion", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1", SHELL=f"/bin/{shell}")
-    out, err = script.communicate(timeout=30)
+    out, err = script.communicate(timeout=120)
     asked = process(_EVENHAND_COMPLETE="complete_bash", COMP_WORDS="evenhand s", COMP_CWORD="1")
-    assert asked.communicate(timeout=30)[0].split() == ["serve", "schema"]
+    assert asked.communicate(timeout=120)[0].split() == ["serve", "schema"]
     assert "Traceback" not in out + err
 
 
@@ -318,7 +318,7 @@ def test_a_reader_that_leaves_is_no_error() -> None:
     assert started.stdout is not None
     assert started.stderr is not None
     started.stdout.close()
-    assert started.wait(timeout=30) in {0, 1}
+    assert started.wait(timeout=120) in {0, 1}
     assert started.stderr.read() == ""
     started.stderr.close()
 
@@ -330,7 +330,7 @@ def test_a_port_in_use_is_one_sentence() -> None:
         taken.listen()
         port = taken.getsockname()[1]
         written(GOOD + f'[server]\nlisten = "127.0.0.1:{port}"\nadmin = "127.0.0.1:0"\n')
-        out, err = (started := process("serve")).communicate(timeout=30)
+        out, err = (started := process("serve")).communicate(timeout=120)
     assert (started.returncode, out) == (1, "")
     assert err == f"evenhand: cannot listen on 127.0.0.1:{port}: it is already in use\n"
 
@@ -348,9 +348,9 @@ def test_serve_ends_by_signal_with_code_0(number: signal.Signals) -> None:
     lines = [started.stderr.readline() for _ in range(2)]
     assert "warning: auth.unknown" in lines[0]
     assert lines[1].startswith("evenhand: serving on ")
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as caller:
+    with socket.create_connection(("127.0.0.1", port), timeout=120) as caller:
         caller.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         assert caller.recv(9) == b"HTTP/1.1 "
     started.send_signal(number)
-    out, err = started.communicate(timeout=30)
+    out, err = started.communicate(timeout=120)
     assert (started.returncode, out, "Traceback" in err) == (0, "", False)

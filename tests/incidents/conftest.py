@@ -9,6 +9,7 @@ import pytest
 from tests.wire.lost import Lost, losing
 from tests.wire.origin import Origin, serving
 from tests.wire.redis import RedisServer
+from tests.wire.waiting import SLACK
 
 __all__: list[str] = []
 
@@ -47,6 +48,6 @@ def losing_store(tmp_path_factory: pytest.TempPathFactory, redis_process: RedisS
 @pytest.fixture
 async def lost(losing_store: Lost) -> AsyncIterator[Lost]:
     """Lend it with the store up, and leave it so."""
-    await losing_store.heal(within=5.0)
+    await losing_store.heal(within=5.0 + SLACK)
     yield losing_store
-    await losing_store.heal(within=5.0)
+    await losing_store.heal(within=5.0 + SLACK)

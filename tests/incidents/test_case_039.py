@@ -49,7 +49,7 @@ async def test_nothing_is_divided_to_nothing(redis_server: RedisServer, rate: fl
         for store in stores:
             await store.start()
         ticking = asyncio.ensure_future(_tick(stores))
-        await until(lambda: all(one.leases.processes() == PROCESSES for one in stores), "they know of each other", 5.0)
+        await until(lambda: all(one.leases.processes() == PROCESSES for one in stores), "they know of each other")
         proxy.down()
         await until(lambda: not any(store.up for store in stores), "the store is known to be down")
         ticking.cancel()

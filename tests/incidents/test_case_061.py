@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from tests.wire.lost import Lost, refused
+from tests.wire.waiting import SLACK
 
 __all__: list[str] = []
 
@@ -19,6 +20,6 @@ async def test_a_demoted_server_is_left(lost: Lost, word: str) -> None:
     answers = await asyncio.gather(*(lost.ask("closed") for _ in range(3)))
     in_flight = sum(refused(answer) for (answer,) in answers if answer.header("evenhand-degraded"))
     assert in_flight >= 1
-    reconnecting = [refused(answer) for answer in await lost.counting(within=1.0)]
+    reconnecting = [refused(answer) for answer in await lost.counting(within=1.0 + SLACK)]
     assert lost.decided()["closed"] - before == in_flight + len(reconnecting)
     assert len(lost.proxy.attempts) > attempts

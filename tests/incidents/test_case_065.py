@@ -17,7 +17,7 @@ from policies.request import Kind, Principal
 from tests.wire.faults import FaultProxy
 from tests.wire.gateway import running, tenants
 from tests.wire.lost import NAMESPACE, POSTURES, Lost, refused, routes
-from tests.wire.waiting import until
+from tests.wire.waiting import SLACK, until
 
 __all__: list[str] = []
 
@@ -166,8 +166,8 @@ async def test_every_cell(lost: Lost, name: str) -> None:
         lost.proxy.heal()
     else:
         await cells(lost, failing)
-    await lost.heal(within=5.0)
-    refusals = len(await lost.counting(within=2.0))
+    await lost.heal(within=5.0 + SLACK)
+    refusals = len(await lost.counting(within=2.0 + SLACK))
     after = lost.gateway.metrics().by("kind", "evenhand_store_errors_total")
     assert {kind for kind in after if after[kind] > errors[kind]} & kinds
     expected = dict.fromkeys(POSTURES, 2 if goes_down else 1)

@@ -10,7 +10,7 @@ import pytest
 from gateway.cli import run
 from tests.wire.lost import POSTURES, Lost
 from tests.wire.toml import written
-from tests.wire.waiting import until
+from tests.wire.waiting import SLACK, until
 
 __all__: list[str] = []
 
@@ -21,7 +21,7 @@ async def test_an_outage_is_seen(lost: Lost) -> None:
     before, lines = lost.decided(), gateway.stderr.count("\n")
     tenants = {posture: lost.fresh() for posture in POSTURES}
     lost.proxy.down()
-    await lost.lost(within=1.0)
+    await lost.lost(within=1.0 + SLACK)
     assert gateway.metrics().value("evenhand_store_up") == 0
     marked = dict.fromkeys(POSTURES, 0)
     for posture in POSTURES:
@@ -36,7 +36,7 @@ async def test_an_outage_is_seen(lost: Lost) -> None:
     assert "safe-capacity decides where no route says otherwise" in sentence
     standing = lost.standing()
     assert (standing["up"], standing["cause"] in sentence) == (False, True)
-    await lost.heal(within=2.0)
+    await lost.heal(within=2.0 + SLACK)
     assert gateway.metrics().value("evenhand_store_up") == 1
 
     def told() -> list[str]:

@@ -15,7 +15,7 @@ from tests.wire.gateway import Gateway, running, tenants, token
 from tests.wire.ledger import balanced
 from tests.wire.origin import Origin
 from tests.wire.script import HANG, Answer
-from tests.wire.waiting import until
+from tests.wire.waiting import SLACK, until
 
 __all__: list[str] = []
 
@@ -34,7 +34,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory, origin: Origin) -> Iterato
 async def ended(up: Origin) -> None:
     """Wait until the connection of the last request is closed by the gateway."""
     connection = up.seen[-1].connection
-    await until(lambda: connection.closed in {"eof", "reset"}, "the upstream call ends", 1.0)
+    await until(lambda: connection.closed in {"eof", "reset"}, "the upstream call ends", 1.0 + SLACK)
 
 
 async def logged(gateway: Gateway, so_far: int = 0) -> tuple[str, int]:
@@ -100,7 +100,7 @@ async def test_gone_while_nothing_is_read_of_it(gateway: Gateway, up: Origin) ->
             await caller.send(OCTETS)
             await caller.head()
             caller.pause()
-            await until(lambda: quiet(up), "back-pressure reaches the upstream", 5.0)
+            await until(lambda: quiet(up), "back-pressure reaches the upstream")
             caller.reset()
             await ended(up)
         books.sent("a")
@@ -157,7 +157,7 @@ async def test_gone_while_connecting(tmp_path: Path, up: Origin, leaving: str) -
                     await caller.send(OCTETS)
                     await until(lambda: gateway.metrics().sum("evenhand_in_flight") == 1, "it is connecting")
                     LEAVING[leaving](caller)
-                    await until(lambda: gateway.metrics().sum("evenhand_in_flight") == 0, "it ends", 1.0)
+                    await until(lambda: gateway.metrics().sum("evenhand_in_flight") == 0, "it ends", 1.0 + SLACK)
                 books.sent("a", 2)
                 assert (await logged(gateway))[0] == "aborted"
                 async with await Caller.connect(gateway.address) as caller:

@@ -121,7 +121,7 @@ async def test_mutations_never_reach_as_something_else(gateway: Gateway, up: Ori
                 await caller.send(octets)
                 # What is not whole is never answered by the upstream.
                 caller.half_close()
-                await caller.until_closed(5)
+                await caller.until_closed()
             reached = up.seen[before:]
             arrived = [seen.target for seen in reached if seen.ended is not None]
             found = read_strictly(octets)

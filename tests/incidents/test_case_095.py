@@ -11,6 +11,7 @@ from tests.wire.caller import Caller, call, request
 from tests.wire.gateway import Gateway, running, tenants, token
 from tests.wire.ledger import balanced
 from tests.wire.origin import Origin
+from tests.wire.waiting import SLACK
 
 __all__: list[str] = []
 
@@ -71,7 +72,7 @@ async def test_beside_a_body_there_is_a_bound(gateway: Gateway, up: Origin, body
         async with await Caller.connect(gateway.address) as caller:
             await caller.send(chunked(b""))
             await caller.send(body, split=8192)
-            assert (await caller.response(within=3)).status == 431
+            assert (await caller.response(within=3 + SLACK)).status == 431
         books.rejected()
         # Its head was with the upstream when it turned out to be none.
         books.retries = 1

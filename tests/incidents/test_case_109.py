@@ -90,7 +90,7 @@ async def test_slow_heads_are_cut(tmp_path: Path, up: Origin, soak: bool, capsys
             during = gateway.memory()
             await dripping
             took = await beside
-            await until(lambda: all(caller.closed for _, caller in slow.callers), "closed", 5)
+            await until(lambda: all(caller.closed for _, caller in slow.callers), "closed")
             # Each had begun a head, and is told.
             assert all(b" 408 " in caller.raw for _, caller in slow.callers)
             books.rejected(count)

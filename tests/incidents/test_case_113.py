@@ -108,7 +108,7 @@ async def test_a_hundred_at_once(gateway: Gateway, peer: Peer) -> None:
                         one.transport.abort()
                     case _:
                         one.transport.close()
-            await until(lambda: gateway.metrics().sum("evenhand_in_flight") == 0, "seats free", 3)
+            await until(lambda: gateway.metrics().sum("evenhand_in_flight") == 0, "seats free")
     row = gateway.row("a") or {}
     assert (row["served"], row["refused"]) == (30, {"concurrency": 270})
 

@@ -12,7 +12,7 @@ from tests.wire.ledger import balanced
 from tests.wire.load import offer
 from tests.wire.origin import Origin
 from tests.wire.script import Answer
-from tests.wire.waiting import until
+from tests.wire.waiting import SLACK, until
 
 __all__: list[str] = []
 
@@ -52,7 +52,7 @@ async def test_the_average_does_not_hide_the_victim(tmp_path: Path, up: Origin, 
             assert worst(gateway) == ("t17", 0.3)
             assert gateway.metrics().value("evenhand_worst_tenant_success_ratio", window="1m") == pytest.approx(0.3)
             if soak:
-                await until(lambda: worst(gateway) is None, "one window later nothing is left of it", 75)
+                await until(lambda: worst(gateway) is None, "one window later nothing is left of it", 75 + SLACK)
 
 
 async def send(gateway: Gateway, name: str, good: int) -> None:

@@ -295,11 +295,11 @@ async def test_two_processes_on_a_real_server(redis_server: RedisServer) -> None
 
         serving = asyncio.create_task(serve())
         try:
-            await until(lambda: backstops[0].lease_share > 0.9, "capacity is where it is wanted", 5.0)
+            await until(lambda: backstops[0].lease_share > 0.9, "capacity is where it is wanted")
             assert backstops[0].lease_share + backstops[1].lease_share <= 1.0001
             assert backstops[1].processes == 2
             backstops[1].leave()
-            await until(lambda: redis_server.ask("HLEN", key) >= 1, "the record is there", 1.0)
+            await until(lambda: redis_server.ask("HLEN", key) >= 1, "the record is there")
             assert 0 < redis_server.ask("PTTL", key) <= 1_500
         finally:
             serving.cancel()

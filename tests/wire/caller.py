@@ -162,14 +162,14 @@ class Caller(asyncio.Protocol):
 
     # Receiving
 
-    async def response(self, method: str = "GET", within: float = 10.0) -> Response:
+    async def response(self, method: str = "GET", within: float = 30.0) -> Response:
         """Return the next response, to a `method`; fail if it neither ends nor breaks `within` seconds."""
         found = Response()
         async with asyncio.timeout(within):
             await self._read(found, responses(method))
         return found
 
-    async def head(self, method: str = "GET", within: float = 10.0) -> Response:
+    async def head(self, method: str = "GET", within: float = 30.0) -> Response:
         """Return as soon as the head of the next response is there; `response` still returns all of it."""
         found, framer, looked = Response(), responses(method), 0
         async with asyncio.timeout(within):
@@ -179,7 +179,7 @@ class Caller(asyncio.Protocol):
                 _note(found, at, framer.feed(octets))
         return found
 
-    async def until_closed(self, within: float = 10.0) -> str:
+    async def until_closed(self, within: float = 30.0) -> str:
         """Wait for the end of the connection and return how it came."""
         async with asyncio.timeout(within):
             while self.closed is None:
@@ -269,7 +269,7 @@ def _note(found: Response, at: float, events: list[Head | Data | End]) -> bool:
 
 
 async def call(
-    address: str, octets: bytes, *, source: str | None = None, within: float = 10.0, method: str | None = None
+    address: str, octets: bytes, *, source: str | None = None, within: float = 30.0, method: str | None = None
 ) -> Response:
     """Send `octets` on a connection of their own and return the answer."""
     async with await Caller.connect(address, source=source) as caller:

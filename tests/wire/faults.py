@@ -171,7 +171,7 @@ class FaultProxy:
     # Its loop
 
     def _do(self, work: Coroutine[Any, Any, None]) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(10.0)
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(30.0)
 
     async def _each(self, name: str, value: object) -> None:
         for pair in self._pairs:

@@ -31,10 +31,10 @@ from tests.wire.origin import Origin
 from tests.wire.tokens import pat
 from tests.wire.toml import Document, merged, written
 
-__all__ = ["Gateway", "Metrics", "free_port", "running", "tenant", "tenants", "token"]
+__all__ = ["START_SECONDS", "Gateway", "Metrics", "free_port", "running", "tenant", "tenants", "token"]
 
-START_SECONDS = 20.0
-STOP_SECONDS = 20.0
+START_SECONDS = 60.0
+STOP_SECONDS = 60.0
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -197,7 +197,7 @@ class Gateway:
 
     def ask(self, path: str, method: str = "GET", body: bytes | None = None, **fields: str) -> Response:
         """Ask the admin listener; `fields` are header fields, `_` standing for `-`."""
-        connection = http.client.HTTPConnection(self.admin, timeout=5)
+        connection = http.client.HTTPConnection(self.admin, timeout=30)
         try:
             connection.request(method, path, body, {name.replace("_", "-"): value for name, value in fields.items()})
             answer = connection.getresponse()

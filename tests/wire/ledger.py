@@ -27,7 +27,7 @@ from tests.wire.gateway import Gateway
 __all__ = ["Arrivals", "Books", "Ledger", "balanced"]
 
 #: The quiet after which everything must have come to rest.
-QUIET_SECONDS = 5.0
+QUIET_SECONDS = 20.0
 OUTCOMES = ("served", "refused", "rejected", "upstream_error", "aborted")
 
 

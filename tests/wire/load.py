@@ -40,7 +40,7 @@ class Tally:
         return [found[second] for second in range(int(self.elapsed) + 1)]
 
 
-async def at_once(address: str, octets: Sequence[bytes], *, source: str | None = None, within: float = 20.0) -> Tally:
+async def at_once(address: str, octets: Sequence[bytes], *, source: str | None = None, within: float = 60.0) -> Tally:
     """Send each of `octets` on a connection of its own, all released from one barrier."""
     callers = [await Caller.connect(address, source=source) for _ in octets]
     tally, start = Tally(), time.monotonic()
@@ -80,7 +80,7 @@ async def offer(
                 caller = await Caller.connect(address, source=source)
             at = time.monotonic() - start
             await caller.send(sent)
-            answer = await caller.response(_method(sent), 20.0)
+            answer = await caller.response(_method(sent), 60.0)
             tally.answers.append((at, answer))
             if not answer.complete or (answer.header("connection") or "").lower() == "close":
                 await _leave(caller)

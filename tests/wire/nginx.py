@@ -54,7 +54,7 @@ def nginx(folder: Path, upstream: str, port: int) -> Iterator[str]:
     with (folder / "stderr.txt").open("wb") as stderr:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr)
     try:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not _answers(port):
             assert process.poll() is None, (folder / "stderr.txt").read_text()
             assert time.monotonic() < deadline
@@ -62,7 +62,7 @@ def nginx(folder: Path, upstream: str, port: int) -> Iterator[str]:
         yield address
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(60)
 
 
 def _answers(port: int) -> bool:

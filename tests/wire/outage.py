@@ -100,7 +100,7 @@ async def _paced(address: str, octets: bytes, pace: float, ends: Callable[[], bo
         number += 1
         at = time.monotonic()
         await caller.send(octets)
-        answer = await caller.response("GET", 20.0)
+        answer = await caller.response("GET", 60.0)
         marked = answer.header("evenhand-degraded") is not None
         found.append(Asked(address, at, time.monotonic() - at, answer.status, marked))
     caller.close()

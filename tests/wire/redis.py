@@ -30,7 +30,7 @@ from gateway.stores.link.link import SLOTS
 
 __all__ = ["RedisCluster", "RedisServer", "Sentinel", "binaries", "binary"]
 
-START_SECONDS = 10.0
+START_SECONDS = 60.0
 HOST = "127.0.0.1"
 
 
@@ -122,7 +122,7 @@ class RedisServer:
 
     def client(self, **options: Any) -> redis.Redis:
         """Return a client for the test's own questions; use it with `with`."""
-        options.setdefault("socket_timeout", 5.0)
+        options.setdefault("socket_timeout", 30.0)
         options.setdefault("retry", Retry(NoBackoff(), 0))  # the library's own waits a second after each refusal
         return redis.Redis(host=HOST, port=self.port, **options)
 

@@ -89,7 +89,7 @@ async def answers(gateway: Gateway, row: Row, octets: bytes, count: int) -> list
         found = [await caller.response(row.method, 5) for _ in range(count)]
         if row.end.startswith("cut"):
             assert found[-1].header("connection") == "close", row.name
-            await caller.until_closed(5)
+            await caller.until_closed()
             assert len(re.findall(rb"HTTP/1\.1 [1-5]\d\d ", caller.raw)) == count, row.name
         assert all(answer.complete for answer in found), (row.name, found)
         return [answer.status for answer in found]

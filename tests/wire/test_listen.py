@@ -67,7 +67,7 @@ async def test_tls_and_its_supervisor(tmp_path: Path) -> None:
             assert answered.value.response.status_code == 200
             gateway.signal(signal.SIGTERM)
             assert ear.recv(64) == b"STOPPING=1"
-            await until(lambda: not gateway.running, "ended", 5)
+            await until(lambda: not gateway.running, "ended")
             assert gateway.end() == 0
 
 

@@ -110,7 +110,7 @@ async def test_case_49_a_blank_record_takes_nothing_down(tmp_path: Path, up: Ori
                 text[:40],
                 members,
             )
-            assert "not reloaded" in gateway.stderr
+            await until(lambda: "not reloaded" in gateway.stderr, "it says so")
             assert last_reload(gateway) == [0]
             assert await status(gateway, "a") == 200
             assert any("stays in force" in warning for warning in gateway.ask("/readyz").json()["warnings"])
@@ -142,13 +142,13 @@ async def test_requests_under_way_end_as_they_began(tmp_path: Path, up: Origin) 
         up.then(Answer(body=b"late", delay=1.0))
         async with await Caller.connect(gateway.address) as caller:
             await caller.send(request(token=token("a")))
-            await until(lambda: len(up.seen) == 1, "the request", 5)
+            await until(lambda: len(up.seen) == 1, "the request")
             rewrite(gateway, upstream={"url": other.address})
             assert reload(gateway)[0] == 200
             assert await status(gateway, "a") == 200
             assert len(other.seen) == 1
             assert (await caller.response()).body == b"late"
-        await until(lambda: all(connection.closed for connection in up.connections), "the old pool is closed", 5)
+        await until(lambda: all(connection.closed for connection in up.connections), "the old pool is closed")
 
 
 async def test_a_reload_mints_no_token(tmp_path: Path, up: Origin) -> None:

@@ -114,7 +114,7 @@ async def test_first_event_arrives_before_the_second_is_made(
     def events() -> Iterator[bytes]:
         yield b"data: 1\n\n"
         # In the upstream's thread: the second is not there until the first was read.
-        assert asyncio.run_coroutine_threadsafe(seen_first.wait(), loop).result(5)
+        assert asyncio.run_coroutine_threadsafe(seen_first.wait(), loop).result(30)
         made.append(time.monotonic())
         yield b"data: 2\n\n"
 

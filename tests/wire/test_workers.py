@@ -75,7 +75,7 @@ class House:
 
     async def whole(self) -> None:
         """Wait until all workers serve."""
-        await until(lambda: self.gateway.metrics().value("evenhand_workers") == 2, "all serve", 40)
+        await until(lambda: self.gateway.metrics().value("evenhand_workers") == 2, "all serve", 90)
 
 
 @asynccontextmanager
@@ -135,7 +135,7 @@ async def test_reload_reaches_all_or_nobody(house: House) -> None:
     told = house.gateway.stderr.count("not reloaded")
     house.gateway.file.write_text("bad", encoding="utf-8")
     house.gateway.signal(signal.SIGHUP)
-    await until(lambda: house.gateway.stderr.count("not reloaded") > told, "refused", 5)
+    await until(lambda: house.gateway.stderr.count("not reloaded") > told, "refused")
 
 
 async def test_acts_hold_everywhere_once_confirmed(house: House) -> None:
@@ -170,7 +170,7 @@ async def test_case_121_dead_workers_numbers(house: House, soak: bool, number: i
         async with holding(gateway.address, 12) as callers:
             for caller in callers:
                 await caller.send(request(target="/hang", token=token("a")))
-            await until(lambda: house.in_flight() == 12, "in flight", 5)
+            await until(lambda: house.in_flight() == 12, "in flight")
             victim = house.workers[0]
             peers = {one.raddr.port for one in victim.net_connections() if one.status == psutil.CONN_ESTABLISHED}
             lost = [caller for caller in callers if caller.transport.get_extra_info("sockname")[1] in peers]
@@ -178,7 +178,7 @@ async def test_case_121_dead_workers_numbers(house: House, soak: bool, number: i
             for caller in lost:
                 await caller.until_closed()
             left = 12 - len(lost)
-            await until(lambda: house.in_flight() == left, "gauge of the living", 5)  # noqa: B023 - waited for at once
+            await until(lambda: house.in_flight() == left, "gauge of the living")  # noqa: B023 - waited for at once
             keys = gateway.metrics().value("evenhand_keys")
             assert keys is not None
             assert keys <= 8
@@ -190,7 +190,7 @@ async def test_case_121_dead_workers_numbers(house: House, soak: bool, number: i
             now = house.served("a")
             assert now >= served
             served = now
-        await until(lambda: house.in_flight() == 0, "over", 5)
+        await until(lambda: house.in_flight() == 0, "over")
         sizes.append(len(gateway.metrics().samples))
     assert gateway.metrics().sum("evenhand_worker_restarts_total") == before + kills
     assert sorted(gateway.folder.iterdir()) == files
@@ -201,8 +201,8 @@ async def test_store_that_is_lost_is_lost_for_the_instance(house: House, redis_p
     """The view is local and says so, /readyz warns, the posture can be changed though it can be put nowhere."""
     redis_process.kill()
     try:
-        await until(lambda: house.gateway.fairness()["scope"] == "local", "local", 10)
-        await until(lambda: house.gateway.metrics().value("evenhand_store_up") == 0, "store down", 10)
+        await until(lambda: house.gateway.fairness()["scope"] == "local", "local", 30)
+        await until(lambda: house.gateway.metrics().value("evenhand_store_up") == 0, "store down", 30)
         warnings = " ".join(house.gateway.ask("/readyz").json()["warnings"])
         assert "this instance alone" in warnings
         assert "the store does not answer" in warnings
@@ -218,8 +218,8 @@ async def test_store_that_is_lost_is_lost_for_the_instance(house: House, redis_p
                 found = await house.statuses("a")
     finally:
         redis_process.start()
-    await until(lambda: house.gateway.fairness()["scope"] == "fleet", "fleet", 10)
-    await until(lambda: house.gateway.metrics().value("evenhand_store_up") == 1, "store up", 10)
+    await until(lambda: house.gateway.fairness()["scope"] == "fleet", "fleet", 30)
+    await until(lambda: house.gateway.metrics().value("evenhand_store_up") == 1, "store up", 30)
 
 
 async def test_stop_drains_all(house: House) -> None:
@@ -229,7 +229,7 @@ async def test_stop_drains_all(house: House) -> None:
     async with holding(gateway.address, 8) as callers:
         for caller in callers:
             await caller.send(request(target="/slow", token=token("a")))
-        await until(lambda: len(up.seen) == 8, "arrived", 5)
+        await until(lambda: len(up.seen) == 8, "arrived")
         workers = house.workers
         for process in (*workers, psutil.Process(gateway.pid)):  # as a supervisor signals a whole group
             process.send_signal(signal.SIGTERM)
@@ -267,4 +267,4 @@ def test_worker_hears_its_parent_alone_and_dies_with_it(tmp_path: Path) -> None:
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 process.send_signal(number)
             assert json.loads(read_first(pipe))[0] == "frame"
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0

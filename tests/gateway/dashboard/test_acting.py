@@ -18,6 +18,7 @@ from tests.wire.gateway import Gateway, free_port, running, tenant, token
 from tests.wire.load import at_once
 from tests.wire.origin import Origin, serving
 from tests.wire.script import Answer
+from tests.wire.waiting import SLACK
 
 __all__: list[str] = []
 
@@ -62,7 +63,7 @@ def send(gateway: Gateway, name: str, count: int = 1, target: str = "/") -> list
 
 def refused_by(gateway: Gateway, name: str, *, wanted: bool = True) -> str | None:
     """Return what refuses `name`, None if it is served; waits a moment for the act to reach the data plane."""
-    deadline = time.monotonic() + 2
+    deadline = time.monotonic() + 2 + SLACK
     while True:
         (answer,) = send(gateway, name)
         if (answer.status == 429) is wanted or time.monotonic() > deadline:
@@ -116,7 +117,7 @@ def test_pausing_batch_takes_effect_and_is_logged(browser: Browser, gateway: Gat
         page.get_by_role("dialog").get_by_role("button", name="End it").click()
         expect(entry).to_have_count(0)
         assert refused_by(gateway, "bulk", wanted=False) is None
-    deadline = time.monotonic() + 2
+    deadline = time.monotonic() + 2 + SLACK
     while len(found := [line for line in gateway.log_lines() if line["event"] == "act"]) < 2:
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -79,12 +79,12 @@ async def test_closes_over_tls(tmp_path: Path, origin: Origin, authority: Author
             await caller.send(request("POST", token=T, fields=[("Content-Length", "90000000000")]) + b"x" * 100_000)
             answer = await caller.response()
             assert (answer.status, answer.complete) == (413, True)
-            await caller.until_closed(5)
+            await caller.until_closed()
         caller = await Caller.connect(gateway.address, tls=trusting(authority), name="localhost")
         await caller.send(request(target="/slow", token=T))
         await until(lambda: len(origin.seen) == 1)
         caller.close()
-        await until(lambda: origin.open == 0, 2.0)
+        await until(lambda: origin.open == 0)
         await gateway.settled(2)
         assert gateway.books.ends[1] == ("aborted", 0, "")
 
@@ -96,7 +96,7 @@ async def test_handshake_has_its_time(tmp_path: Path, origin: Origin, authority:
     certificate = Certificate(path, path)
     async with wired(tmp_path, origin, certificate=certificate, handshake_us=300_000) as gateway:
         caller = await Caller.connect(gateway.address)
-        await caller.until_closed(2)
+        await caller.until_closed(8)
 
 
 @on_both_loops
@@ -111,7 +111,7 @@ async def test_handshake_counts_for_its_address(tmp_path: Path, origin: Origin, 
             await until(lambda: post.connections == {"127.0.0.1": 3})
             assert gateway.server.held == 3
             late = await Caller.connect(gateway.address)
-            await late.until_closed(2)
+            await late.until_closed()
             assert late.raw == b""
             assert gateway.rejections[-1][1] == "too-many-connections"
             async with await Caller.connect(gateway.address, source="127.0.0.2") as other:
@@ -120,9 +120,9 @@ async def test_handshake_counts_for_its_address(tmp_path: Path, origin: Origin, 
             await third.send(GOOD)
             assert (await third.response()).status == 200
         await silent[0].send(b"GET / HTTP/1.1\r\n\r\n")
-        await silent[0].until_closed(2)
+        await silent[0].until_closed()
         silent[1].reset()
-        await until(lambda: post.connections == {}, 3)
+        await until(lambda: post.connections == {})
         async with await Caller.connect(gateway.address, tls=trusting(authority), name="localhost") as again:
             await again.send(GOOD)
             assert (await again.response()).status == 200
@@ -136,7 +136,7 @@ async def test_handshake_is_broken_off_by_a_stop(tmp_path: Path, origin: Origin,
         silent = await Caller.connect(gateway.address)
         await until(lambda: gateway.server.held == 1)
         gateway.server.should_exit = True
-        await silent.until_closed(5)
+        await silent.until_closed(8)
         await until(lambda: gateway.door.post.connections == {})
 
 
@@ -164,7 +164,7 @@ async def test_accepting_rests_when_files_run_out(
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
             for one in held:
                 one.close()
-        await until(lambda: gateway.server.held == 1, 2)
+        await until(lambda: gateway.server.held == 1)
         client.close()
 
 

@@ -89,7 +89,7 @@ async def denied(gateway: Served, **more: Any) -> Response:
     return refusal.value.response
 
 
-async def closed(caller: ClientConnection, within: float = 5.0) -> tuple[int | None, str | None]:
+async def closed(caller: ClientConnection, within: float = 20.0) -> tuple[int | None, str | None]:
     """Wait for the end; return its code and reason."""
     async with asyncio.timeout(within):
         await caller.wait_closed()

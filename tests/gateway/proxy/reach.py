@@ -103,7 +103,7 @@ class Told:
         assert ready is not (self.writable[-1] if self.writable else True)
         self.writable.append(ready)
 
-    async def end(self, within: float = 10.0) -> Told:
+    async def end(self, within: float = 30.0) -> Told:
         """Wait until the call has ended."""
         await asyncio.wait_for(self.over.wait(), within)
         return self
@@ -142,7 +142,7 @@ async def get(upstream: Upstream, target: str = "/", **options: Any) -> Told:
     return await ask(upstream, "GET", target, **options).end()
 
 
-async def until(true: Callable[[], bool], within: float = 5.0) -> None:
+async def until(true: Callable[[], bool], within: float = 20.0) -> None:
     """Wait until `true()` holds."""
     end = time.monotonic() + within
     while not true():
@@ -170,7 +170,7 @@ async def reaching(*where: Origin | str, **keys: Any) -> AsyncIterator[Upstream]
     finally:
         upstream.close()
         upstream.abort()
-        await asyncio.wait_for(upstream.wait_closed(), 10)
+        await asyncio.wait_for(upstream.wait_closed(), 30)
     left = upstream.stats()
     assert (left.idle, left.active, left.connecting, left.waiting) == (0, 0, 0, 0)
     assert all(each.active == 0 == each.idle for each in left.by_address.values())

@@ -39,7 +39,7 @@ class Served(House):
     server: Prompt
     sockets: Sockets
 
-    async def settled(self, count: int, within: float = 5.0) -> None:
+    async def settled(self, count: int, within: float = 20.0) -> None:
         """Wait until `count` requests are settled."""
         async with asyncio.timeout(within):
             while len(self.books.settled) < count:

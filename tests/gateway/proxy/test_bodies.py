@@ -154,7 +154,7 @@ async def test_back_pressure_reaches_the_upstream(tmp_path: Path, origin: Origin
 @every_shell
 async def test_a_slow_upstream_holds_the_caller_back(tmp_path: Path, origin: Origin, shell: Shell) -> None:
     """What the upstream does not take of a body is not read from the caller, and all of it arrives."""
-    origin.read_gap = 0.02
+    origin.read_gap = 0.2
     octets = request("POST", token=T, fields=[("Content-Length", "20000000")])
     async with behind(shell, tmp_path, origin) as gateway, await Caller.connect(gateway.address) as caller:
         sending = asyncio.create_task(caller.send(octets + b"x" * 20_000_000))

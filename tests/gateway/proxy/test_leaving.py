@@ -17,6 +17,7 @@ from tests.gateway.proxy.shells import Shell, behind, every_shell
 from tests.wire.caller import Caller, call, request
 from tests.wire.origin import Origin, serving
 from tests.wire.script import HANG, Answer
+from tests.wire.waiting import SLACK
 
 __all__: list[str] = []
 
@@ -64,8 +65,8 @@ async def test_case_087_the_upstream_call_ends_with_its_caller(tmp_path: Path, o
                 await until(lambda: len(origin.seen) >= count)  # noqa: B023 - waited for within the turn
                 await asyncio.sleep(after)
                 getattr(caller, how)()
-                await gateway.settled(count, within=1.0)
-            await until(lambda: origin.open == 0, 1.0)
+                await gateway.settled(count, within=1.0 + SLACK)
+            await until(lambda: origin.open == 0, 1.0 + SLACK)
         assert gateway.books.ends == [("aborted", 0, "")] * len(LEAVING)
     assert len(origin.seen) == len(LEAVING)
 
@@ -85,9 +86,9 @@ async def test_case_087_a_caller_that_cuts_a_running_response_was_served(
         async with await Caller.connect(gateway.address) as caller:
             await caller.send(request(token=T))
             await caller.head()
-        await gateway.settled(1, within=1.0)
+        await gateway.settled(1, within=1.0 + SLACK)
         assert gateway.books.ends == [("served", 200, "")]
-        await until(lambda: origin.open == 0, 1.0)
+        await until(lambda: origin.open == 0, 1.0 + SLACK)
 
 
 @every_shell

@@ -80,7 +80,7 @@ async def test_freed_connection_serves_a_call_that_is_still_connecting() -> None
             second = ask(upstream, target="/slow")
             third = ask(upstream, target="/slow")
             for told in (first, second, third):
-                assert (await told.end(4.0)).kind == "done"
+                assert (await told.end()).kind == "done"
 
 
 @on_both_loops
@@ -134,7 +134,7 @@ async def test_case_051_hand_over_ends_in_a_running_call_or_in_the_next() -> Non
                 fresh = [ask(upstream) for _ in range(10)]
                 assert upstream.stats().waiting <= 10
                 for told in fresh:
-                    assert (await told.end(5.0)).kind == "done"
+                    assert (await told.end()).kind == "done"
             await until(lambda: origin.open <= 10)
 
 
@@ -167,7 +167,7 @@ async def test_case_077_cancelled_calls_give_their_slots_back() -> None:
             assert most <= 10
             ten = [ask(upstream) for _ in range(10)]
             for told in ten:
-                assert (await told.end(5.0)).kind == "done"
+                assert (await told.end()).kind == "done"
             await until(lambda: origin.open <= 10)
 
 
@@ -191,7 +191,7 @@ async def test_case_081_every_exit_frees_the_seat() -> None:
                 three = [ask(upstream) for _ in range(3)]
                 assert upstream.stats().waiting == 0
                 for told in three:
-                    assert (await told.end(5.0)).kind == "done"
+                    assert (await told.end()).kind == "done"
 
 
 @on_both_loops

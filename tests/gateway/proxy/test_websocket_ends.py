@@ -13,6 +13,7 @@ from websockets.exceptions import ConnectionClosed
 from gateway.proxy.upgrade import Socket
 from tests.gateway.proxy.peers import both, closed, opening
 from tests.gateway.proxy.reach import on_both_loops, until
+from tests.wire.waiting import SLACK
 
 __all__: list[str] = []
 
@@ -37,11 +38,11 @@ async def test_vanished_sides(tmp_path: Path) -> None:
 @on_both_loops
 async def test_times(tmp_path: Path) -> None:
     """Silence ends it after `idle_timeout`, though there are pings; `max_lifetime` ends it whatever is said."""
-    async with both(tmp_path, websocket='idle_timeout = "500ms"\nmax_lifetime = "2s"') as (gateway, peer):
-        quiet, pinging = await opening(gateway), await opening(gateway, ping_interval=0.1)
+    async with both(tmp_path, websocket='idle_timeout = "1s"\nmax_lifetime = "3s"') as (gateway, peer):
+        quiet, pinging = await opening(gateway), await opening(gateway, ping_interval=0.2)
         started = time.monotonic()
         assert await closed(quiet) == (1001, "nothing came for idle_timeout")
-        assert time.monotonic() - started < 1.5
+        assert time.monotonic() - started < 2 + SLACK
         assert await closed(pinging) == (1001, "nothing came for idle_timeout")
         talking = await opening(gateway)
         with contextlib.suppress(ConnectionClosed):

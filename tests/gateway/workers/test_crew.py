@@ -85,11 +85,11 @@ async def test_worker_serves_and_leaves(stage: Stage) -> None:
     crew = stage.crew
     crew.start()
     assert crew.check()[1] == "none of 1 workers serves"
-    await until(lambda: crew.serving == 1, "it serves", 10)
+    await until(lambda: crew.serving == 1, "it serves", 30)
     assert (crew.check()[1], crew.warnings()) == ("", [])
     crew.drain()
     crew.leave(within=5)
-    await until(lambda: not crew.alive, "it has left", 10)
+    await until(lambda: not crew.alive, "it has left", 30)
     assert (crew.ended, crew.restarts, stage.lost) == (3, 0, 1)
 
 
@@ -100,13 +100,13 @@ async def test_killed_worker_is_replaced_with_longer_waits(
     crew = stage.crew
     crew.start()
     for times in range(3):
-        await until(lambda: crew.serving == 1, "it serves", 10)
+        await until(lambda: crew.serving == 1, "it serves", 30)
         crew._hands[0].process.kill()
-        await until(lambda: crew.restarts > times, "it is replaced", 10)  # noqa: B023 - waited for at once
-    await until(lambda: crew.serving == 1, "it serves", 10)
+        await until(lambda: crew.restarts > times, "it is replaced", 30)  # noqa: B023 - waited for at once
+    await until(lambda: crew.serving == 1, "it serves", 30)
     monkeypatch.setattr(module, "STEADY", 0.0)
     crew._hands[0].process.kill()
-    await until(lambda: crew.restarts == 4, "it is replaced", 10)
+    await until(lambda: crew.restarts == 4, "it is replaced", 30)
     waits = [record.getMessage().partition("replaced ")[2] for record in caplog.records if "replaced" in record.msg]
     assert waits == ["in 0.01 s", "in 0.02 s", "in 0.04 s", "at once"]
     assert stage.lost == 4
@@ -116,7 +116,7 @@ async def test_crew_that_never_served_gives_up(stage: Stage) -> None:
     """After a few tries; what was wrong they have said themselves."""
     stage.script = "sys.exit(3)"
     stage.crew.start()
-    await until(lambda: not stage.crew.alive, "it gives up", 10)
+    await until(lambda: not stage.crew.alive, "it gives up", 30)
     assert stage.crew.check()[1]
     assert stage.crew.hopeless == "workers end before they serve (exit code 3): the lines above say why"
 
@@ -130,7 +130,7 @@ async def test_frame_that_cannot_be_counted_costs_no_worker(stage: Stage, caplog
     stage.crew._framed = broken
     stage.script = SERVES.replace("say('serving')", "say('frame', {'stalled_us': 0})\nsay('serving')")
     stage.crew.start()
-    await until(lambda: stage.crew.serving == 1, "it serves", 10)
+    await until(lambda: stage.crew.serving == 1, "it serves", 30)
     assert "could not be counted" in caplog.text
     assert stage.lost == 0
 
@@ -139,7 +139,7 @@ async def test_all_are_asked_and_faults_are_named(stage: Stage) -> None:
     """Whoever does not answer in time is named as well; who died meanwhile begins with the new one."""
     crew = stage.crew
     crew.start()
-    await until(lambda: crew.serving == 1, "it serves", 10)
+    await until(lambda: crew.serving == 1, "it serves", 30)
     assert await crew.ask("reload", "document", 10) == []
     assert await crew.ask("unheard of", None, 0.01) == ["worker 0: it has not answered yet"]
     asked = asyncio.create_task(crew.ask("unheard of", None, 10))
@@ -153,12 +153,12 @@ async def test_worker_that_stands_still_is_killed(stage: Stage, monkeypatch: pyt
     stage.script = "say('serving')\nsay('frame', {'stalled_us': 31000000})\ntime.sleep(60)"
     crew = stage.crew
     crew.start()
-    await until(lambda: stage.lost == 1, "it was killed", 10)
+    await until(lambda: stage.lost == 1, "it was killed", 30)
     monkeypatch.setattr(module, "STALLED", 1)
     monkeypatch.setattr(module, "_LOOK_SECONDS", 0.01)
     crew._task(crew._watch())
     stage.script = "say('serving')\ntime.sleep(60)"
-    await until(lambda: stage.lost >= 2, "it was killed", 10)
+    await until(lambda: stage.lost >= 2, "it was killed", 30)
     assert stage.framed[0] == {"stalled_us": 31_000_000}
 
 
@@ -167,9 +167,9 @@ async def test_worker_that_does_not_leave_is_killed(stage: Stage, monkeypatch: p
     monkeypatch.setattr(module, "_LAST_SECONDS", 0.2)
     stage.script = "say('serving')\ntime.sleep(60)"
     stage.crew.start()
-    await until(lambda: stage.crew.serving == 1, "it serves", 10)
+    await until(lambda: stage.crew.serving == 1, "it serves", 30)
     stage.crew.leave(within=0.0)
-    await until(lambda: not stage.crew.alive, "it is gone", 10)
+    await until(lambda: not stage.crew.alive, "it is gone", 30)
 
 
 async def test_messages_come_whole() -> None:

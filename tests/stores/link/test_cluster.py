@@ -136,9 +136,9 @@ async def test_a_failover_under_load_is_followed(cluster: RedisCluster) -> None:
         assert "down" in kinds
         assert isinstance(await run(link, INCR, [kept], b"x"), list)
         assert replica.ask("GET", lost) is not None
-        await until(lambda: link.connections == 3, "the dead one is left", 3.0)
+        await until(lambda: link.connections == 3, "the dead one is left")
     first.start()
-    await until(lambda: first.ask("ROLE")[0] == b"slave", "the old one is a replica", 5.0)
+    await until(lambda: first.ask("ROLE")[0] == b"slave", "the old one is a replica")
 
 
 async def test_a_place_that_is_none_is_no_end(redis_server: RedisServer) -> None:
@@ -153,7 +153,7 @@ async def test_a_place_that_is_none_is_no_end(redis_server: RedisServer) -> None
                 proxy.rewrite(lambda _, moved=moved: moved, fresh=False)  # type: ignore[misc]  # one of its own
                 assert (await run(link, INCR, [name_at(0)], b"x", within=0.5)).kind in {"refused", "dns", "error"}
                 proxy.rewrite(None, fresh=False)
-                await until(lambda: len(link.nodes()) == 1, "the map is known again", 3.0)
+                await until(lambda: len(link.nodes()) == 1, "the map is known again")
                 await up(link)
                 assert isinstance(await run(link, INCR, [name_at(0)], b"x"), list)
 

@@ -40,7 +40,7 @@ async def noticed(link: Link, kind: str) -> None:
         link.run(ECHO, [A], [b"x"], lambda _: None, 20_000)
         return not link.up
 
-    await until(asked, "the link is down", 3.0)
+    await until(asked, "the link is down")
     await until(lambda: link.errors[kind], f"counted as {kind}, found {link.errors}")
     assert run(link, ECHO, [A], b"x").done()
 
@@ -87,7 +87,7 @@ async def test_idle_it_finds_out_by_itself(proxy: FaultProxy) -> None:
     """Nobody asks, and the store freezes: the link is down soon, by a probe each half second."""
     async with linked(proxy.url) as link:
         proxy.freeze()
-        await until(lambda: not link.up, "the link is down", 2.0)
+        await until(lambda: not link.up, "the link is down")
         assert link.cause == "timeout"
 
 
@@ -119,7 +119,7 @@ async def test_a_store_that_is_not_there_is_no_reason_to_wait(
     if arrange is not None:
         arrange(proxy)
     async with linked(url.format(proxy.port), wait=False) as link:
-        await until(lambda: link.errors[kind], f"counted as {kind}, found {link.errors}", 3.0)
+        await until(lambda: link.errors[kind], f"counted as {kind}, found {link.errors}")
         answer = await run(link, ECHO, [A], b"x", within=0.02)
         assert answer.kind in {"down", "timeout"}
         assert "hunter2" not in f"{answer} {link!r} {link.address!r} {vars(link)}"
