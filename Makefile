@@ -7,6 +7,10 @@ PYTHON ?= $(firstword $(foreach v,3.11 3.12 3.13 3.14,$(shell command -v python$
 PYTEST_ARGS ?=
 # Test files run side by side; much of them is waiting, so three keep two cores busy, and the suite fits ten minutes.
 JOBS ?= 3
+# What failed is asked once more with the machine to itself, for it may have had to wait longer for another process than
+# it does: both runs are printed, and the first test that fails again, ends it.
+ALONE = echo "== what failed, once more alone" \
+  && $(BIN)/coverage run -m pytest --last-failed --last-failed-no-failures none --maxfail 1 -v $(PYTEST_ARGS)
 # Groups come from pyproject.toml; `pip install --group` is as old as pip 25.1.
 GROUPS := test check bench
 # Every module of loadtest/bench is a programme that prints its figures and exits 1 where it misses its targets; these
@@ -37,7 +41,7 @@ demo: $(VENV)/.stamp  ## a dozen light tenants beside a backfill, over real sock
 
 test: $(VENV)/.stamp  ## the whole suite, with the coverage gates
 	@$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/coverage run -m pytest -n $(JOBS) --dist loadfile $(PYTEST_ARGS) || { test $$? = 1 && $(ALONE); }
 	@$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --include='policies/*' --fail-under=100
 	$(BIN)/coverage report --include='gateway/*' --fail-under=90
