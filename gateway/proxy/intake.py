@@ -10,9 +10,9 @@ Rules
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-__all__ = ["STALL_SECONDS", "Intake"]
+__all__ = ["STALL_SECONDS", "Governed", "Intake", "with_one_pong"]
 
 #: How long a peer may take nothing of what waits for it (the guard's `STALL_US`).
 STALL_SECONDS = 60.0
@@ -21,6 +21,8 @@ STALL_SECONDS = 60.0
 _LEAST, _MOST = 1024, 64 * 1024
 _SMALL = 64
 _TURN, _WRITING = "turn", "writing"
+
+_PONG = b"\x8a"
 
 
 class Intake:
@@ -120,3 +122,43 @@ class Intake:
             self._work(data)
         if not self._barred:
             self._transport.resume_reading()
+
+
+class Governed(asyncio.Protocol):
+    """Goes before a protocol class that reads, and gives it octets by way of an intake.
+
+    Whoever is made of it sets `_intake` to one that takes by `_take`, and counts pieces in `_pieces` as they are read.
+    """
+
+    _intake: Intake
+    _pieces = 0
+
+    def data_received(self, data: bytes) -> None:
+        """Take frames, in turns."""
+        self._intake.feed(data)
+
+    def _take(self, data: bytes) -> int:
+        self._pieces = 0
+        super().data_received(data)
+        return self._pieces
+
+    def eof_received(self) -> None:
+        """Take what is left."""
+        self._intake.flush()
+        super().eof_received()
+
+    def pause_writing(self) -> None:
+        """Read nothing either: answers to what is read would only wait."""
+        super().pause_writing()
+        self._intake.choke()
+
+    def resume_writing(self) -> None:
+        """Read on."""
+        super().resume_writing()
+        self._intake.unchoke()
+
+
+def with_one_pong(writes: Sequence[bytes]) -> list[bytes]:
+    """Return frames to be written, of pongs only the last, and that first (RFC 6455 section 5.5.3)."""
+    pongs = [one for one in writes if one[:1] == _PONG]
+    return pongs[-1:] + [one for one in writes if one[:1] != _PONG]

@@ -25,14 +25,13 @@ from websockets.typing import Subprotocol
 from websockets.uri import WebSocketURI
 
 from gateway.ports import Headers
-from gateway.proxy.intake import Intake
+from gateway.proxy.intake import Governed, Intake, with_one_pong
 
 __all__ = ["CLOSE_SECONDS", "Leg", "Place", "Shake", "open_leg"]
 
 #: How long a closing handshake may take on the upstream's side.
 CLOSE_SECONDS = 2.0
 
-_PONG = b"\x8a"
 _QUEUE = "queue"
 
 
@@ -87,18 +86,15 @@ class _Client(ClientProtocol):
         super().send_request(request)
 
     def data_to_send(self) -> list[bytes]:
-        writes = super().data_to_send()
-        pongs = [one for one in writes if one[:1] == _PONG]
-        return pongs[-1:] + [one for one in writes if one[:1] != _PONG] if len(pongs) > 1 else writes
+        return with_one_pong(super().data_to_send())
 
 
-class Leg(ClientConnection):
+class Leg(Governed, ClientConnection):
     """The connection. `heard` is when a message last came, in loop time."""
 
     def __init__(self, shake: Shake) -> None:
         super().__init__(_Client(shake), ping_interval=None, close_timeout=CLOSE_SECONDS)
         self.heard = self.loop.time()
-        self._pieces = 0
         self._intake = Intake(self.loop, self._take)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -108,34 +104,10 @@ class Leg(ClientConnection):
         self.recv_messages.pause = lambda: self._intake.bar(_QUEUE)
         self.recv_messages.resume = lambda: self._intake.unbar(_QUEUE)
 
-    def data_received(self, data: bytes) -> None:
-        """Take frames, in turns."""
-        self._intake.feed(data)
-
-    def _take(self, data: bytes) -> int:
-        self._pieces = 0
-        super().data_received(data)
-        return self._pieces
-
-    def eof_received(self) -> None:
-        """Take what is left."""
-        self._intake.flush()
-        super().eof_received()
-
     def connection_lost(self, exc: Exception | None) -> None:
         """Watch no longer."""
         self._intake.leave()
         super().connection_lost(exc)
-
-    def pause_writing(self) -> None:
-        """Read nothing either: answers to what is read would only wait."""
-        super().pause_writing()
-        self._intake.choke()
-
-    def resume_writing(self) -> None:
-        """Read on."""
-        super().resume_writing()
-        self._intake.unchoke()
 
     def process_event(self, event: Event) -> None:
         """Note the time of a message; pings alone are no traffic."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from gateway.ports import Headers, Rejection
-from gateway.proxy.intake import Intake
+from gateway.proxy.intake import Governed, Intake, with_one_pong
 from gateway.proxy.parse import Head
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ EXTENSION = "evenhand.wire"
 #: Fragments of one message: empty ones are work and memory without a body.
 FRAGMENTS = 4096
 
-_PONG = b"\x8a"
 _QUEUE = "queue"
 
 _KEY = re.compile(rb"[A-Za-z0-9+/]{22}==")
@@ -119,14 +118,13 @@ class HandOver:
         """Do nothing: nothing is written here."""
 
 
-class Socket(WebSocketsSansIOProtocol):
+class Socket(Governed, WebSocketsSansIOProtocol):
     """A caller's WebSocket, in a connection that was the guard's."""
 
     def __init__(self, guard: Guard, head: Head) -> None:
         super().__init__(guard.config, guard.server_state, guard.app_state, guard.loop)
         self._guard = guard
         self._heard = self.loop.time()
-        self._pieces = 0
         self._intake = Intake(self.loop, self._take)
         self._wire = Wire(head, lambda: self._heard)
 
@@ -135,7 +133,7 @@ class Socket(WebSocketsSansIOProtocol):
         transport = self._guard.transport
         self.connection_made(transport)
         transport.set_protocol(self)
-        super().data_received(_handshake(self._wire.head.headers))
+        self._take(_handshake(self._wire.head.headers))
         self._intake.attach(transport)
         if rest:
             self.data_received(rest)
@@ -150,20 +148,6 @@ class Socket(WebSocketsSansIOProtocol):
         self.scope["headers"] = list(head.headers)
         extensions: dict[str, Any] = self.scope["extensions"]
         extensions[EXTENSION] = self._wire
-
-    def data_received(self, data: bytes) -> None:
-        """Take frames, in turns."""
-        self._intake.feed(data)
-
-    def _take(self, data: bytes) -> int:
-        self._pieces = 0
-        super().data_received(data)
-        return self._pieces
-
-    def eof_received(self) -> None:
-        """Take what is left."""
-        self._intake.flush()
-        super().eof_received()
 
     def handle_text(self, event: Frame) -> None:
         """Note the time."""
@@ -190,10 +174,7 @@ class Socket(WebSocketsSansIOProtocol):
     def handle_ping(self) -> None:
         """Answer the last of the pings that came together: all their answers wait when the first is handled."""
         self._pieces += 1
-        output = self.conn.data_to_send()
-        pongs = [one for one in output if one[:1] == _PONG]
-        output = pongs[-1:] + [one for one in output if one[:1] != _PONG]
-        if output:
+        if output := with_one_pong(self.conn.data_to_send()):
             self.transport.write(b"".join(output))
 
     def _hear(self) -> None:
@@ -219,16 +200,6 @@ class Socket(WebSocketsSansIOProtocol):
         await super().send(message)
         if self.close_sent:
             self._intake.unbar(_QUEUE)
-
-    def pause_writing(self) -> None:
-        """Read nothing either: answers to what is read would only wait."""
-        super().pause_writing()
-        self._intake.choke()
-
-    def resume_writing(self) -> None:
-        """Read on."""
-        super().resume_writing()
-        self._intake.unchoke()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell an end without a close frame from one with: uvicorn says 1005 of both."""
