@@ -2,7 +2,8 @@
 
 Rules
 1. It runs in a thread of its own, so that a busy test neither delays it nor is delayed by it; records are only ever
-   appended to by that thread and may be read at any time.
+   appended to by that thread and may be read at any time. Whoever looks at them sees all that had arrived by then. What
+   is still on its way, or may not have been sent yet, is to be waited for.
 2. What it cannot read strictly is a fault of its connection; `faults` must be empty unless a test expects them.
 3. Times are `time.monotonic()`.
 """
@@ -80,8 +81,8 @@ class Origin:
     """The upstream. `on` scripts a prefix of targets, `then` the very next answers; everything else is 200 `ok`."""
 
     def __init__(self, *, tls: ssl.SSLContext | None = None, unix: Path | None = None, port: int = 0) -> None:
-        self.connections: list[Connection] = []
-        self.seen: list[Seen] = []
+        self._connections: list[Connection] = []
+        self._seen: list[Seen] = []
         self.idle_close: float | None = None
         self.read_gap = 0.0
         self._scripts: dict[bytes, Script] = {}
@@ -100,6 +101,18 @@ class Origin:
         if self._unix is not None:
             return f"unix:{self._unix}"
         return f"http{'s' if self._tls else ''}://127.0.0.1:{self._port}"
+
+    @property
+    def seen(self) -> list[Seen]:
+        """Requests, in the order in which their heads were complete."""
+        self._catch_up()
+        return self._seen
+
+    @property
+    def connections(self) -> list[Connection]:
+        """Connections, in the order in which they were made."""
+        self._catch_up()
+        return self._connections
 
     @property
     def open(self) -> int:
@@ -121,10 +134,10 @@ class Origin:
 
     def forget(self) -> None:
         """Drop records and scripts; connections that stand stay, and are recorded on."""
-        self.connections = [connection for connection in self.connections if connection.closed is None]
-        for connection in self.connections:
+        self._connections = [connection for connection in self.connections if connection.closed is None]
+        for connection in self._connections:
             connection.seen, connection.faults, connection.raw = [], [], bytearray()
-        self.seen, self._scripts, self._queue = [], {}, deque()
+        self._seen, self._scripts, self._queue = [], {}, deque()
         self.idle_close, self.read_gap = None, 0.0
 
     def by_tenant(self) -> Counter[str]:
@@ -164,6 +177,11 @@ class Origin:
             script = self._scripts[max(fits, key=len)]
         return script if isinstance(script, Answer) else script(seen)
 
+    def _catch_up(self) -> None:
+        """Let the thread read what has arrived."""
+        if self._loop.is_running() and threading.current_thread() is not self._thread:
+            asyncio.run_coroutine_threadsafe(_turns(), self._loop).result(30)
+
     async def _listen(self) -> None:
         def make() -> _Peer:
             return _Peer(self)
@@ -183,6 +201,12 @@ class Origin:
         for task in pending:
             task.cancel()
         await asyncio.gather(*pending, return_exceptions=True)
+        await asyncio.sleep(0)
+
+
+async def _turns() -> None:
+    """Return when what had arrived was read: accepting, making a transport, reading and closing take a turn each."""
+    for _ in range(8):
         await asyncio.sleep(0)
 
 
@@ -213,7 +237,7 @@ class _Peer(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._record = Connection(time.monotonic())
-        self._origin.connections.append(self._record)
+        self._origin._connections.append(self._record)
         self._origin.peers.add(self)
         self._writable.set()
 
@@ -261,7 +285,8 @@ class _Peer(asyncio.Protocol):
         """End the connection by RST, dropping what was not sent."""
         self._ours = True
         sock = self._transport.get_extra_info("socket")
-        with contextlib.suppress(OSError):
+        # None of TLS that the peer has just ended.
+        with contextlib.suppress(OSError, AttributeError):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._transport.abort()
 
@@ -279,7 +304,7 @@ class _Peer(asyncio.Protocol):
             now = time.monotonic()
             seen = Seen(method.decode(), target, version, event.fields, event.raw, self._record, now)
             self._record.seen.append(seen)
-            self._origin.seen.append(seen)
+            self._origin._seen.append(seen)
             self._current, self._answer = seen, self._origin.script(seen)
             if self._answer.early:
                 self._enqueue()
