@@ -16,6 +16,7 @@ from tests.wire.ledger import balanced
 from tests.wire.load import at_once
 from tests.wire.origin import Origin
 from tests.wire.tokens import ALPHABET
+from tests.wire.waiting import until
 
 __all__: list[str] = []
 
@@ -99,9 +100,14 @@ async def test_identity_proved_is_the_identity_charged(gateway: Gateway, up: Ori
             books.sent(name, 20)
     assert up.by_tenant() == {f"{kind}-{slot}": 20 for slot in SLOTS}
     assert gateway.row("anonymous") is None
-    lines = [line for line in gateway.log_lines() if line.get("tenant", "").startswith(kind)]
+
+    def told() -> list[tuple[str, str]]:
+        lines = [line for line in gateway.log_lines() if line.get("tenant", "").startswith(kind)]
+        return [(line["outcome"], line["identity"]) for line in lines]
+
     logged = ("served", "job" if kind in {"job", "opaque"} else "user")
-    assert [(line["outcome"], line["identity"]) for line in lines] == [logged] * 20 * len(SLOTS)
+    await until(lambda: len(told()) >= 20 * len(SLOTS), "all are logged")
+    assert told() == [logged] * 20 * len(SLOTS)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -11,6 +11,7 @@ from tests.wire.caller import call, request
 from tests.wire.gateway import running
 from tests.wire.ledger import balanced
 from tests.wire.origin import Origin
+from tests.wire.waiting import until
 
 __all__: list[str] = []
 
@@ -33,7 +34,9 @@ async def test_nobody_untrusted_chooses_its_address(tmp_path: Path, up: Origin) 
             answers = [await call(gateway.address, request(fields=forged(draw))) for _ in range(100)]
             books.sent("anonymous", 100)
         warnings = gateway.ask("/readyz").json()["warnings"]
-        assert gateway.stderr.count("callers behind 127.0.0.1 share one address") == 1
+        said = "callers behind 127.0.0.1 share one address"
+        await until(lambda: said in gateway.stderr, "it says so")
+        assert gateway.stderr.count(said) == 1
     assert [answer.status for answer in answers] == [200] * 5 + [429] * 95
     assert {seen.header("x-forwarded-for") for seen in up.seen} == {"127.0.0.1"}
     for seen in up.seen:

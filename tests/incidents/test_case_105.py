@@ -17,7 +17,7 @@ from tests.wire.tokens import pat
 
 __all__: list[str] = []
 
-MAX_KEYS = 200
+MAX_KEYS = 100
 METHODS = ("GET", "PUT", "POST", "PURGE", "LOCK", "REPORT", "MKCOL", "SEARCH")
 
 

@@ -134,9 +134,10 @@ async def test_025_steady_callers_get_their_rate_and_hardly_wait(
         four.offer(steady, rates=[2.5] * 4, seconds=2.5, connections=1),
         four.offer(hundred, rates=[135, 5, 5, 5], seconds=2.0, connections=1),
     )
-    assert 5 + 5 * slow.elapsed - 3 <= slow.admitted <= 5 + 5 * slow.elapsed + 1
+    # Whoever could not send that fast has got all.
+    assert min(5 + 5 * slow.elapsed - 3, len(slow.answers)) <= slow.admitted <= 5 + 5 * slow.elapsed + 1
     bound = 100 + 100 * (time.monotonic() - start)
-    assert bound * 0.9 - 100 <= fast.admitted <= bound * 1.01
+    assert min(bound * 0.9 - 100, len(fast.answers)) <= fast.admitted <= bound * 1.01
     assert four.sum("evenhand_store_wait_seconds_count") - waited < 20 + len(slow.answers)
     assert len(connected(redis_process) - others) <= 4 * CONNECTIONS
 

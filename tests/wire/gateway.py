@@ -225,10 +225,11 @@ class Gateway:
         return next((row for row in rows if row["tenant"] == tenant_id), None)
 
     def log_lines(self) -> list[dict[str, Any]]:
-        """Return the decision log."""
+        """Return the decision log, but for a line that is being written."""
         if not self.log.exists():
             return []
-        return [json.loads(line) for line in self.log.read_text(encoding="utf-8").splitlines()]
+        written, _, _ = self.log.read_text(encoding="utf-8").rpartition("\n")
+        return [json.loads(line) for line in written.splitlines()]
 
     def sockets(self) -> int:
         """Return how many sockets it holds beside those that listen."""

@@ -19,6 +19,7 @@ from tests.wire.load import at_once
 from tests.wire.origin import Origin, Seen, serving
 from tests.wire.script import HANG, Answer
 from tests.wire.toml import merged, written
+from tests.wire.waiting import until
 
 __all__: list[str] = []
 
@@ -55,8 +56,12 @@ async def test_a_job_token_lives_with_its_job_and_survives_a_restart(tmp_path: P
             assert (await call(gateway.address, request(token=ended["token"]))).status == 401
             books.sent("acme", 3)
             books.rejected()
-        lines = gateway.log_lines()
-        assert {line["identity"] for line in lines if line.get("tenant") == "acme"} == {"job"}
+
+        def logged() -> list[str]:
+            return [line["identity"] for line in gateway.log_lines() if line.get("tenant") == "acme"]
+
+        await until(lambda: len(logged()) >= 3, "all are logged")
+        assert set(logged()) == {"job"}
         assert kept["token"] not in gateway.log.read_text() + gateway.stderr
         gateway.stop()
         gateway.start()

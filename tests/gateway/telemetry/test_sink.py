@@ -91,7 +91,7 @@ def test_a_file_that_was_moved_away_is_opened_anew(tmp_path: Path) -> None:
     sink = Sink(path, tuple)
     sink.start()
     sink.put(b"one\n")
-    assert until(lambda: path.read_text() == "one\n")
+    assert until(lambda: path.exists() and path.read_text() == "one\n")
     path.rename(tmp_path / "x.log.1")
     assert until(path.exists)
     sink.put(b"two\n")
