@@ -14,6 +14,7 @@ from tests.wire.gateway import Gateway, running, tenants
 from tests.wire.ledger import balanced
 from tests.wire.origin import Origin, serving
 from tests.wire.script import HANG, Answer
+from tests.wire.waiting import SLACK
 
 __all__: list[str] = []
 
@@ -75,14 +76,14 @@ async def test_the_last_good_keys_serve_until_they_are_stale(tmp_path: Path, up:
                     answer, took = await timed(gateway, signed(jti=str(len(statuses))))
                     statuses.append((time.monotonic() - down, answer.status))
                     slowest = max(slowest, took)
-                    assert time.monotonic() - down < 3 * STALE_SECONDS, "the keys never went stale"
+                    assert time.monotonic() - down < 3 * STALE_SECONDS + SLACK, "the keys never went stale"
                     await asyncio.sleep(0.1)
                 served = sum(status == 200 for _, status in statuses)
                 books.sent("acme", served + 1)
                 books.rejected()
                 assert statuses[-1][1] == 401
                 assert statuses[-1][0] > STALE_SECONDS / 2, "they served for a while first"
-                assert slowest < 1.0, "nobody waited for the fetch"
+                assert slowest < 4.0, "nobody waited for the fetch"
                 assert age(gateway) >= STALE_SECONDS
                 (warning,) = gateway.ask("/readyz").json()["warnings"]
                 assert warning.startswith(f"the key set of issuer {ISSUER} cannot be refreshed: ")
@@ -105,7 +106,7 @@ async def test_a_new_key_is_found_and_a_withdrawn_one_ends(tmp_path: Path, up: O
                 books.sent("acme")
                 issuer.on("/jwks", keys("k2"))
                 asked = len(issuer.seen)
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(30):
                     while (await timed(gateway, new))[0].status != 200:
                         books.rejected()
                         await asyncio.sleep(0.05)

@@ -16,6 +16,7 @@ from tests.wire.ledger import balanced
 from tests.wire.load import at_once
 from tests.wire.origin import Origin
 from tests.wire.script import Answer
+from tests.wire.waiting import until
 
 __all__: list[str] = []
 
@@ -32,7 +33,8 @@ async def test_killed_gateway_starts_with_whole_buckets_and_free_seats(tmp_path:
             holding = [
                 asyncio.create_task(call(gateway.address, request(target="/hold", token=token("a")))) for _ in range(3)
             ]
-            await asyncio.sleep(0.2 + dice.random() * 0.1)
+            await until(lambda: len(up.seen) == 3, "the seats are taken")
+            await asyncio.sleep(dice.random() * 0.1)
             assert (await call(gateway.address, octets)).status == 429
             gateway.end(signal.SIGKILL)
             for task in holding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from tests.wire.ledger import balanced
 from tests.wire.load import at_once
 from tests.wire.origin import Origin
 from tests.wire.script import Answer
+from tests.wire.waiting import until
 
 __all__: list[str] = []
 
@@ -34,12 +36,21 @@ async def test_barrier_of_requests_gets_exactly_the_burst(tmp_path: Path, up: Or
 
 async def test_upstream_never_sees_an_eleventh_in_flight(tmp_path: Path, up: Origin) -> None:
     """500 at once on 10 seats while the upstream holds each: 10 are admitted, and the seats are free again after."""
-    up.on("/", Answer(delay=1.0))
+    up.on("/", Answer(held=True))
     config = {"backstop": {"quota": "100000/s"}, "tenants": tenants("a", quota="100000/s", concurrency=10)}
     with running(tmp_path, up, config) as gateway:
         async with balanced(gateway, up) as books:
-            for _ in range(2):
-                tally = await at_once(gateway.address, [request(token=token("a"))] * 500)
+            for turn in (1, 2):
+                up.hold()
+                asked = asyncio.ensure_future(at_once(gateway.address, [request(token=token("a"))] * 500))
+                refused = 490 * turn
+                await until(
+                    lambda: gateway.metrics().sum("evenhand_requests_total", outcome="refused") >= refused,  # noqa: B023 - waited for at once
+                    "all others are refused",
+                    60,
+                )
+                up.release()
+                tally = await asked
                 assert tally.statuses == {200: 10, 429: 490}
                 assert tally.limits() == {"concurrency": 490}
                 books.sent("a", 500)

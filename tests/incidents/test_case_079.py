@@ -45,7 +45,7 @@ async def test_get_is_sent_again_and_post_is_not(tmp_path: Path, up: Origin, end
     up.on("/", script)
     # Exactly as much as is sent: a retry that was charged would leave somebody out.
     config = {
-        "upstream": {"retry_budget": 1.0, "keepalive_timeout": "1s"},
+        "upstream": {"retry_budget": 1.0, "keepalive_timeout": "2s"},
         "tenants": tenants("a", quota="1/h burst 40"),
         "backstop": {"quota": "100000/s"},
     }

@@ -80,8 +80,12 @@ async def test_seats_come_back(tmp_path: Path, up: Origin, soak: bool, name: str
                 seen = await asyncio.gather(*(leave(gateway.address, name, dice) for _ in range(SEATS)))
                 assert set(seen) <= EXITS[name]
                 await until(lambda: gateway.metrics().sum("evenhand_in_flight") == 0, "all seats are free")
-            up.on("/hold", Answer(delay=0.05))
-            four = await at_once(gateway.address, [request(target="/hold", token=token("a"))] * 4)
+            up.on("/hold", Answer(held=True))
+            asked = at_once(gateway.address, [request(target="/hold", token=token("a"))] * 4)
+            answering = asyncio.ensure_future(asked)
+            await until(lambda: gateway.metrics().sum("evenhand_requests_total", outcome="refused") == 1, "a refusal")
+            up.release()
+            four = await answering
             assert four.statuses == {200: SEATS, 429: 1}
             row = gateway.row("a", "24h")
             assert row is not None

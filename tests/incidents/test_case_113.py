@@ -116,8 +116,9 @@ async def test_a_hundred_at_once(gateway: Gateway, peer: Peer) -> None:
 async def test_rate_of_opening_is_the_keys(gateway: Gateway, peer: Peer) -> None:
     """Opening and closing 50 times a second gets the key's rate, no more."""
     async with balanced(gateway, peer) as books:
-        opens, started = 0, time.monotonic()
-        while time.monotonic() - started < 2.0:
+        opens, tries, started = 0, 0, time.monotonic()
+        while time.monotonic() - started < 2.0 or tries < 40:
+            tries += 1
             one = await opened(gateway, token("c"))
             books.sent("c")
             if isinstance(one, ClientConnection):
@@ -147,7 +148,7 @@ async def test_who_may_not(gateway: Gateway, peer: Peer) -> None:
 
 async def test_token_that_expires_while_open(gateway: Gateway, peer: Peer) -> None:
     """1008 when it expires, and the next handshake is 401."""
-    claims = {"iss": "id.test", "aud": "api", "tenant": "j", "sub": "w", "exp": int(time.time()) + 2}
+    claims = {"iss": "id.test", "aud": "api", "tenant": "j", "sub": "w", "exp": int(time.time()) + 4}
     credential = jwt.encode(claims, SECRET)
     async with balanced(gateway, peer) as books:
         one = await opened(gateway, credential)
@@ -155,7 +156,7 @@ async def test_token_that_expires_while_open(gateway: Gateway, peer: Peer) -> No
         assert isinstance(one, ClientConnection)
         await one.send("hello")
         assert await one.recv() == "hello"
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await one.wait_closed()
         assert one.close_code == 1008
     await until(lambda: (gateway.row("j") or {}).get("served") == 1, "settled")

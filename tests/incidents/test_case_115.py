@@ -19,9 +19,9 @@ MOST = 64 * 1024
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory, origin: Origin) -> Iterator[Gateway]:
-    """Run a gateway that takes bodies of 64 KiB, and waits for them half a second."""
+    """Run a gateway that takes bodies of 64 KiB, and waits for them a second."""
     config = {
-        "server": {"max_body_bytes": "64KiB", "body_timeout": "500ms"},
+        "server": {"max_body_bytes": "64KiB", "body_timeout": "1s"},
         "tenants": tenants("a", "b", quota="1000/s"),
     }
     with running(tmp_path_factory.mktemp("gateway"), origin, config) as one:

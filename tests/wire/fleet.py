@@ -60,7 +60,11 @@ class Fleet:
 
 
 def _summed(tallies: Sequence[Tally]) -> Tally:
-    return Tally([answer for tally in tallies for answer in tally.answers], max(tally.elapsed for tally in tallies))
+    return Tally(
+        [answer for tally in tallies for answer in tally.answers],
+        max(tally.elapsed for tally in tallies),
+        max(tally.late for tally in tallies),
+    )
 
 
 @contextlib.contextmanager

@@ -15,10 +15,14 @@ __all__ = ["Tally", "at_once", "offer"]
 
 @dataclass(slots=True)
 class Tally:
-    """What came of a load. `answers` are (seconds after the start when it was sent, response)."""
+    """What came of a load. `answers` are (seconds after the start when it was sent, response).
+
+    `late` is the most by which one was sent behind its time, where machine, gateway or upstream did not keep up.
+    """
 
     answers: list[tuple[float, Response]] = field(default_factory=list)
     elapsed: float = 0.0
+    late: float = 0.0
 
     @property
     def statuses(self) -> Counter[int]:
@@ -79,6 +83,7 @@ async def offer(
             if caller is None or caller.closed:
                 caller = await Caller.connect(address, source=source)
             at = time.monotonic() - start
+            tally.late = max(tally.late, at - number / rate)
             await caller.send(sent)
             answer = await caller.response(_method(sent), 60.0)
             tally.answers.append((at, answer))

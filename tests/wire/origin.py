@@ -87,6 +87,7 @@ class Origin:
         self.read_gap = 0.0
         self._scripts: dict[bytes, Script] = {}
         self._queue: deque[Script] = deque()
+        self.released = asyncio.Event()
         self._tls, self._unix, self._port = tls, unix, port
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="origin", daemon=True)
@@ -132,6 +133,14 @@ class Origin:
         """Answer the next requests, whatever they are, by `scripts` in this order."""
         self._queue.extend(scripts)
 
+    def hold(self) -> None:
+        """Keep answers back that are `held`, from now on; as at the start."""
+        self.released = asyncio.Event()
+
+    def release(self) -> None:
+        """Give the answers that were held, and those to come."""
+        self._loop.call_soon_threadsafe(self.released.set)
+
     def forget(self) -> None:
         """Drop records and scripts; connections that stand stay, and are recorded on."""
         self._connections = [connection for connection in self.connections if connection.closed is None]
@@ -139,6 +148,7 @@ class Origin:
             connection.seen, connection.faults, connection.raw = [], [], bytearray()
         self._seen, self._scripts, self._queue = [], {}, deque()
         self.idle_close, self.read_gap = None, 0.0
+        self.hold()
 
     def by_tenant(self) -> Counter[str]:
         """Return how many requests arrived of each tenant, by the gateway's own header."""
@@ -331,6 +341,8 @@ class _Peer(asyncio.Protocol):
     async def _play(self) -> None:
         while self._answers:
             seen, answer = self._answers.popleft()
+            if answer.held:
+                await self._origin.released.wait()
             for wait, octets in answer.pieces(seen.method):
                 if wait:
                     await asyncio.sleep(wait)

@@ -22,10 +22,10 @@ class Answer:
     """One answer. Times in seconds.
 
     `body` is bytes, or a function that makes pieces, each sent on its own (with `chunked` as one chunk); it may never
-    end, unless it is framed by its length. `delay` passes before the first octet and `gap` before each piece. `interim`
-    are 1xx answers sent at once. With `early` the answer starts with the request's head, else after its body.
-    `declared` is a Content-Length that lies. After `cut` octets of the final answer, head included, or at its end,
-    comes the `ending`. `raw` replaces the whole answer.
+    end, unless it is framed by its length. `delay` passes before the first octet and `gap` before each piece. One that
+    is `held` waits for `Origin.release` besides. `interim` are 1xx answers sent at once. With `early` the answer starts
+    with the request's head, else after its body. `declared` is a Content-Length that lies. After `cut` octets of the
+    final answer, head included, or at its end, comes the `ending`. `raw` replaces the whole answer.
     """
 
     status: int = 200
@@ -34,6 +34,7 @@ class Answer:
     framing: Framing = "length"
     delay: float = 0.0
     gap: float = 0.0
+    held: bool = False
     interim: tuple[tuple[int, tuple[tuple[str, str], ...]], ...] = ()
     early: bool = False
     declared: int | None = None
@@ -44,7 +45,9 @@ class Answer:
     @property
     def immediate(self) -> bool:
         """True if the answer can be written in one piece, now."""
-        return not self.delay and not self.gap and isinstance(self.body, bytes) and self.ending == "keep"
+        return (
+            not self.delay and not self.gap and not self.held and isinstance(self.body, bytes) and self.ending == "keep"
+        )
 
     def pieces(self, method: str) -> Iterator[tuple[float, bytes]]:
         """Yield (seconds to wait before, octets), up to `cut`."""

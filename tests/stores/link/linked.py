@@ -34,13 +34,13 @@ async def linked(url: str, *, wait: bool = True, **section: Any) -> AsyncIterato
         assert link.connections == 0
 
 
-async def up(link: Link, within: float = 2.0) -> None:
+async def up(link: Link, within: float = 10.0) -> None:
     """Return as soon as the link is up."""
     await until(lambda: link.up, "the link is up", within)
 
 
 def run(
-    link: Link, script: Script, keys: Sequence[bytes], *args: bytes, within: float = 1.0, late: Any = None
+    link: Link, script: Script, keys: Sequence[bytes], *args: bytes, within: float = 5.0, late: Any = None
 ) -> asyncio.Future[Any]:
     """Run a script; what it answers."""
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -48,7 +48,7 @@ def run(
     return future
 
 
-def call(link: Link, *words: bytes, within: float = 1.0) -> asyncio.Future[Any]:
+def call(link: Link, *words: bytes, within: float = 5.0) -> asyncio.Future[Any]:
     """Send a command; what it answers."""
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     link.call(words, future.set_result, int(within * 1e6))
