@@ -130,6 +130,8 @@ class Gateway:
             "server": {"listen": self.address, "admin": self.admin, "drain_timeout": "5s"},
             # Short, so that a test sees the pool go back to nothing.
             "upstream": {"url": upstream, "keepalive_timeout": "250ms"},
+            # The default is what a posture begins at on a busy machine, which no test means that does not say so.
+            "store": {"deadline": "2s"},
             "backstop": {"quota": "100/s burst 100"},
             "telemetry": {"decision_log": str(self.log), "admit_sample": 1.0},
         }

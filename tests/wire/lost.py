@@ -146,7 +146,7 @@ def losing(folder: Path, server: RedisServer) -> Iterator[Lost]:
                 "url": proxy.url,
                 "path": str(folder / "evenhand.sqlite3"),
                 "namespace": NAMESPACE,
-                "deadline": "50ms",
+                "deadline": "250ms",
             },
             "backstop": {"quota": "10000/s burst 10000"},
             "routes": routes(),

@@ -25,7 +25,7 @@ from tests.wire.origin import Origin, serving
 from tests.wire.redis import RedisServer
 from tests.wire.script import HANG, Answer
 from tests.wire.toml import merged, written
-from tests.wire.waiting import until
+from tests.wire.waiting import SLACK, until
 
 __all__: list[str] = []
 
@@ -212,7 +212,7 @@ async def test_store_that_is_lost_is_lost_for_the_instance(house: House, redis_p
             answer = house.gateway.ask("/api/posture", "POST", json.dumps(act).encode())
             assert answer.status == 201, answer.body
             found: Counter[int] = Counter()
-            deadline = time.monotonic() + 5
+            deadline = time.monotonic() + 5 + SLACK
             while found != {status: 8}:
                 assert time.monotonic() < deadline, found
                 found = await house.statuses("a")
@@ -225,7 +225,7 @@ async def test_store_that_is_lost_is_lost_for_the_instance(house: House, redis_p
 async def test_stop_drains_all(house: House) -> None:
     """Readiness first, `grace`, then what is under way to its end in every worker, and exit code 0."""
     gateway, up = house.gateway, house.up
-    up.on("/slow", Answer(delay=1.0))
+    up.on("/slow", Answer(held=True))
     async with holding(gateway.address, 8) as callers:
         for caller in callers:
             await caller.send(request(target="/slow", token=token("a")))
@@ -234,10 +234,11 @@ async def test_stop_drains_all(house: House) -> None:
         for process in (*workers, psutil.Process(gateway.pid)):  # as a supervisor signals a whole group
             process.send_signal(signal.SIGTERM)
         await until(lambda: gateway.ask("/readyz").status == 503, "not ready")
+        up.release()
         for caller in callers:
             answer = await caller.response()
             assert (answer.status, answer.header("connection")) == (200, "close")
-        await until(lambda: not gateway.running, "ended", 10)
+        await until(lambda: not gateway.running, "ended", 30)
     assert gateway.end() == 0
     assert not any(one.is_running() for one in workers)
     assert "Traceback" not in gateway.stderr
@@ -260,7 +261,7 @@ def test_worker_hears_its_parent_alone_and_dies_with_it(tmp_path: Path) -> None:
         start = pickle.dumps(("start", Start(0, 2, read_document(file, {}))))
         with pipe:
             pipe.setblocking(True)
-            pipe.settimeout(20)
+            pipe.settimeout(60)
             pipe.sendall(len(start).to_bytes(4, "big") + start)
             while json.loads(read_first(pipe))[0] != "serving":
                 pass
