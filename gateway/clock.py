@@ -8,26 +8,15 @@ refills one. What must follow the real wall clock, such as a token's expiry, ask
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final
 
+from policies.native import mypyc_attr
 from policies.units import Micros
 
 __all__ = ["Clock"]
 
-
-_C = TypeVar("_C")
-
 # Looked up once: it is asked half a dozen times a request.
 _MONOTONIC_NS: Final = time.monotonic_ns
-
-try:
-    from mypy_extensions import mypyc_attr
-except ImportError:  # only whoever compiles needs it
-
-    def mypyc_attr(**_: bool) -> Callable[[_C], _C]:  # type: ignore[misc] # its arguments are for the compiler alone
-        """Change nothing."""
-        return lambda cls: cls
 
 
 # Tests stand still or jump by clocks of their own, against the compiled form too.

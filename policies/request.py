@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from urllib.parse import quote
 
+from policies.native import mypyc_attr
 from policies.units import Micros
 
 __all__ = ["ANONYMOUS", "REJECTED", "Class", "Kind", "Principal", "RequestFacts", "key_name"]
@@ -89,6 +90,7 @@ class Principal:
         return self.proved or (self.tenant, self.credential)
 
 
+@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(slots=True, init=False)
 class RequestFacts:
     """What was observed of one request. Not frozen only because one is made for every request; nobody changes it.

@@ -25,7 +25,7 @@ CODE = ("policies", "gateway", "loadtest", "tests")
 #: All that the core may import besides itself: values, types and arithmetic.
 CORE_IMPORTS = {
     "__future__", "array", "bisect", "collections", "dataclasses", "decimal", "enum", "fractions", "functools",
-    "hashlib", "heapq", "itertools", "json", "math", "operator", "re", "string", "types", "typing",
+    "hashlib", "heapq", "itertools", "json", "math", "mypy_extensions", "operator", "re", "string", "types", "typing",
 }  # fmt: skip
 #: Of packages that also touch the world, the modules that do not.
 CORE_SUBMODULES = {"collections.abc", "urllib.parse"}

@@ -20,11 +20,13 @@ import orjson
 
 from gateway.proxy.accept import Form
 from gateway.proxy.call import Headers
+from policies.native import mypyc_attr
 from policies.problem import Members
 
 __all__ = ["Answer", "Asked", "content", "template"]
 
 
+@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(slots=True, init=False)
 class Asked:
     """What of a request shapes an answer of our own: whether it was HEAD, its Accept and its Origin."""
@@ -45,6 +47,7 @@ class Asked:
         self.origin = origin
 
 
+@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(slots=True, init=False)
 class Answer:
     """A whole response. `headers` are complete but for Connection; `close` says that the connection ends with it."""

@@ -34,6 +34,7 @@ from gateway.proxy.front import Front
 from gateway.proxy.parse import Head, Parsed
 from gateway.proxy.sink import NOBODY, Sink
 from gateway.proxy.target import stripped
+from policies.native import mypyc_attr
 from policies.request import RequestFacts
 from policies.settle import own_outcome
 from policies.verdict import Outcome, Reason
@@ -60,6 +61,7 @@ _STOPPING: Final = Rejection(503, "unavailable", "The gateway is stopping, and t
 _FAILURES: Final = {502: "bad-gateway", 503: "unavailable", 504: "gateway-timeout"}
 
 
+@mypyc_attr(free_list_len=1)
 class Exchange:
     """One request and its response; also the receiver of its upstream call."""
 

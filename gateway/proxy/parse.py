@@ -22,11 +22,13 @@ from gateway.ports import Headers, Rejection
 from gateway.proxy.address import Addresses
 from gateway.proxy.ids import RequestIds, well_formed
 from gateway.proxy.target import canonical, decoded, origin_form
+from policies.native import mypyc_attr
 from policies.request import RequestFacts
 
 __all__ = ["VERSIONS", "Head", "Parsed", "Parser"]
 
 
+@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(slots=True, init=False)
 class Head:
     """A request head as a server read it.
@@ -72,6 +74,7 @@ class Head:
         self.websocket = websocket
 
 
+@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(slots=True, init=False)
 class Parsed:
     """What a head says. `rejection` is set where it may not go on; `facts` are None where it could not be read.

@@ -18,10 +18,12 @@ from gateway.proxy.front import Front
 from gateway.proxy.guard import Guard
 from gateway.proxy.parse import Head
 from gateway.proxy.writer import Writer
+from policies.native import mypyc_attr
 
 __all__ = ["Passage"]
 
 
+@mypyc_attr(free_list_len=1)
 class Passage:
     """One request between a connection and its exchange: source and sink."""
 

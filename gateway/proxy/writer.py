@@ -16,6 +16,7 @@ from typing import Final
 
 from gateway.ports import Headers
 from gateway.proxy.answer import Answer
+from policies.native import mypyc_attr
 
 __all__ = ["Writer"]
 
@@ -32,6 +33,7 @@ _JOINED: Final = 4096
 _BODILESS: Final = frozenset({204, 304})
 
 
+@mypyc_attr(free_list_len=1)
 class Writer:
     """Writes one response. `keep_alive` says whether the connection outlives it; it can only become false."""
 
