@@ -38,7 +38,8 @@ _PURE_ASGI = ("evenhand as ASGI app, pure Python", "evenhand as ASGI app, pure P
 _ENVOY, _NGINX = "envoy", "nginx"
 _WARM_UP_MANY = 10
 _LIMITERS = (_OURS, "nginx", "haproxy", "envoy")
-_SERVERS = (*_LIMITERS, "envoy, 100 keys", "caddy", "uvicorn + httpx")
+_ALIKE = "envoy, same work"
+_SERVERS = (*_LIMITERS, "envoy, 100 keys", _ALIKE, "caddy", "uvicorn + httpx")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class Cell:
 SMALL = "100 B, 64 connections"
 CELLS = (
     Cell(SMALL, (*_SERVERS, *_ASGI, _PURE, *_PURE_ASGI), quick=True),
-    Cell("refused, 64 connections", (*_LIMITERS, _PURE), path="/refused/1", refused=True, quick=True),
+    Cell("refused, 64 connections", (*_LIMITERS, _ALIKE, _PURE), path="/refused/1", refused=True, quick=True),
     Cell("1 MB, 64 connections", _LIMITERS, path="/v1/1m", quick=True),
     Cell("10 kB, 64 connections", (*_LIMITERS, "caddy"), path="/v1/10k"),
     Cell("100 B, 1 connection", (*_LIMITERS, "caddy"), connections=1),
@@ -151,9 +152,11 @@ def _targets(rows: Sequence[Row]) -> list[tuple[str, float, float]]:
     refused, large, many = CELLS[1].name, CELLS[2].name, CELLS[6].name
     asked = [
         ("proxied, over envoy", cost, (SMALL, _OURS), (SMALL, _ENVOY), 0.7),
+        ("proxied, over envoy with the same work", cost, (SMALL, _OURS), (SMALL, _ALIKE), 0.7),
         ("proxied, over nginx", cost, (SMALL, _OURS), (SMALL, _NGINX), 2.6),
         ("p99 added, over envoy", late, (SMALL, _OURS), (SMALL, _ENVOY), 1.0),
         ("refused, over envoy", cost, (refused, _OURS), (refused, _ENVOY), 0.8),
+        ("refused, over envoy with the same work", cost, (refused, _OURS), (refused, _ALIKE), 0.8),
         ("1 MB, nginx's bytes a CPU second over ours", rate, (large, _NGINX), (large, _OURS), 1 / 0.6),
         ("1,000 connections, over 64", cost, (CELLS[5].name, _OURS), (SMALL, _OURS), 1.25),
         ("10,000 tenants, over one", cost, (many, _MANY), (SMALL, _OURS), 1.25),

@@ -7,15 +7,17 @@ the credential `narrow`, which is refused nearly always.
 
 from __future__ import annotations
 
+import base64
+import json
 import time
 from pathlib import Path
 
 import jwt
 
-__all__ = ["ISSUER", "NARROW", "WIDE", "authorization", "document", "write"]
+__all__ = ["AUDIENCE", "ISSUER", "NARROW", "WIDE", "authorization", "document", "jwks", "write"]
 
 ISSUER = "https://id.example.com"
-_AUDIENCE = "api"
+AUDIENCE = "api"
 _SECRET = "a shared secret of a load test, 32 octets long or more"  # noqa: S105 - signs nothing but load
 #: Credentials of each tenant.
 WIDE, NARROW = "wide", "narrow"
@@ -62,7 +64,7 @@ quota = "1/min burst 1"
 def document(*, listen: int, admin: int, upstream: int, log: Path, tenants: int = 1) -> str:
     """Return the TOML of a gateway on these loopback ports."""
     head = _HEAD.format(
-        listen=listen, admin=admin, upstream=upstream, log=log, issuer=ISSUER, audience=_AUDIENCE, secret=_SECRET
+        listen=listen, admin=admin, upstream=upstream, log=log, issuer=ISSUER, audience=AUDIENCE, secret=_SECRET
     )
     return head + "".join(_TENANT.format(number=number) for number in range(tenants))
 
@@ -75,11 +77,17 @@ def write(folder: Path, *, listen: int, admin: int, upstream: int, tenants: int 
     return path
 
 
+def jwks() -> str:
+    """Return the key set that `authorization` signs by (RFC 7517)."""
+    key = base64.urlsafe_b64encode(_SECRET.encode()).rstrip(b"=").decode()
+    return json.dumps({"keys": [{"kty": "oct", "alg": "HS256", "k": key}]})
+
+
 def authorization(tenant: int = 0, credential: str = WIDE) -> str:
     """Return the Authorization field of a credential, good for a day."""
     claims = {
         "iss": ISSUER,
-        "aud": _AUDIENCE,
+        "aud": AUDIENCE,
         "exp": int(time.time()) + 86_400,
         "tenant": f"tenant-{tenant}",
         "sub": credential,
