@@ -14,7 +14,7 @@ Rules
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from policies.charge import NEVER, Charge, Plan, Reading, Refusal, SeatCharge, ShareCharge
 from policies.classify import applicable, bounded, bucket_of
@@ -37,8 +37,8 @@ MAX_PLANS = 10_000
 #: Jitter on a told wait is at most a quarter of it, and never more than this (contract, section 6).
 MAX_JITTER: Micros = 30 * SECOND
 
-#: Until when plans hold while nothing ends.
-FOREVER: Micros = 2**63 - 1
+#: Until when plans hold while nothing ends. Not more: a larger number is compared more slowly where this is compiled.
+FOREVER: Final[Micros] = 2**62 - 1
 
 _PROVED = (Kind.USER, Kind.JOB)
 

@@ -101,7 +101,7 @@ class Plan:
     memo: list[object] = field(init=False, default_factory=list, compare=False, repr=False)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class Refusal:
     """One limit that said no. `wait_us` is when it could admit this cost at this class, or NEVER.
 
@@ -110,7 +110,13 @@ class Refusal:
 
     limit: str
     wait_us: Micros
-    whose: str = ""
+    whose: str
+
+    # Written out: the one that `dataclass` makes is interpreted even where this is compiled.
+    def __init__(self, limit: str, wait_us: Micros, whose: str = "") -> None:
+        self.limit = limit
+        self.wait_us = wait_us
+        self.whose = whose
 
 
 @dataclass(slots=True, init=False)

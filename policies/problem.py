@@ -29,7 +29,7 @@ from policies.request import Kind
 from policies.units import SECOND, Micros, Rate
 from policies.verdict import Reason, Verdict, reason_of
 
-__all__ = ["LONGEST_HINT", "TYPES", "Fields", "Members", "Unchanging", "Wording", "encoded", "pushback"]
+__all__ = ["LONGEST_HINT", "TYPES", "Fields", "Members", "Unchanging", "Wording", "decimal", "encoded", "pushback"]
 
 Fields: TypeAlias = list[tuple[bytes, bytes]]
 Members: TypeAlias = dict[str, Any]
@@ -97,6 +97,8 @@ _LARGEST: Final = 999_999_999_999_999
 _UNITS_OF_TIME: Final = ((1, "second"), (60, "minute"), (3600, "hour"), (86_400, "day"))
 #: Bucket levels are floats: a whole token may read as 0.9999999.
 _ROUNDING: Final = 1e-6
+#: Small numbers as they are written: to format one takes ten times as long as to look it up.
+_DECIMALS: Final = tuple(b"%d" % number for number in range(1024))
 
 
 @dataclass(slots=True)
@@ -122,11 +124,18 @@ class Unchanging:
     `memo` is room for what somebody else works out once for all of them.
     """
 
-    __slots__ = ("members", "memo")
+    __slots__ = ("_clamped", "_never", "members", "memo", "status")
 
-    def __init__(self, members: Members) -> None:
+    def __init__(self, members: Members, status: int, *, never: bool, clamped: bool) -> None:
         self.members = members
-        self.memo: bytes = b""
+        self.status = status
+        self._never = never
+        self._clamped = clamped
+        self.memo: object = None
+
+    def pushback(self, retry_us: Micros) -> int | None:
+        """Return what `pushback` says of such a refusal."""
+        return None if self._never else _seconds(retry_us, clamped=self._clamped)
 
 
 @dataclass(slots=True)
@@ -155,7 +164,7 @@ class Wording:
 
     def __init__(self, backstop_status: int = 429, fields: str = "draft-11") -> None:
         self._backstop_status = backstop_status
-        self._fields = {"draft-11": self._draft, "legacy": self._legacy, "off": self._nothing}[fields]
+        self._fields = fields
 
     def status(self, limit: str) -> int:
         """Return the status of a refusal by `limit`: 429, 503, or `[backstop] status`."""
@@ -168,11 +177,12 @@ class Wording:
         self, plan: Plan, refusal: Refusal, retry_us: Micros, violated: tuple[str, ...], kind: Kind, request_id: str
     ) -> Members:
         """Return the members of the problem that says `refusal`, in the order in which people read them."""
-        members = self.unchanging(plan, refusal, kind).members.copy()
+        unchanging = self.unchanging(plan, refusal, kind)
+        members = unchanging.members.copy()
         members["instance"] = f"urn:evenhand:request:{request_id}"
         members["violated-policies"] = violated
         if refusal.wait_us != NEVER:
-            members["retry_after"] = pushback(refusal, retry_us)
+            members["retry_after"] = unchanging.pushback(retry_us)
             members["retry_after_ms"] = -(-refusal.wait_us // 1000)
         return members
 
@@ -183,7 +193,8 @@ class Wording:
         key = (refusal.limit, refusal.whose, kind, never)
         found = ready.get(key)
         if found is None:
-            found = ready[key] = Unchanging(self._unchanging(plan, refusal, kind, never=never))
+            members, clamped = self._unchanging(plan, refusal, kind, never=never), reason_of(refusal.limit) in _CLAMPED
+            found = ready[key] = Unchanging(members, self.status(refusal.limit), never=never, clamped=clamped)
         return found
 
     def _unchanging(self, plan: Plan, refusal: Refusal, kind: Kind, *, never: bool) -> Members:
@@ -211,7 +222,10 @@ class Wording:
 
     def fields(self, verdict: Verdict) -> Fields:
         """Return the RateLimit fields of an answer, the enforced own limits that apply, `key` first; and the mark."""
-        fields = self._fields(verdict)
+        if self._fields == "draft-11":
+            fields = self._draft(verdict)
+        else:
+            fields = self._legacy(verdict) if self._fields == "legacy" else []
         return [*fields, _MARK] if verdict.reading.posture else fields
 
     def _draft(self, verdict: Verdict) -> Fields:
@@ -219,7 +233,7 @@ class Wording:
         if not reading.tokens:
             return []
         if reading.refused or reading.tokens != told.tokens:
-            said = (b"ratelimit", _members(told, reading))
+            said = (b"ratelimit", _members(told.limits, reading))
             if reading.refused:
                 return [told.policy, said]
             told.tokens, told.said = reading.tokens, said
@@ -234,9 +248,6 @@ class Wording:
         limit, left, reset = min(standing, key=lambda entry: (entry[0].name != refused, entry[1]))
         told = [(b"x-ratelimit-limit", b"%d" % limit.units), (b"x-ratelimit-remaining", b"%d" % left)]
         return told if reset is None else [*told, (b"x-ratelimit-reset", b"%d" % reset)]
-
-    def _nothing(self, verdict: Verdict) -> Fields:
-        return []
 
     def _of(self, plan: Plan) -> _Told:
         """Return what is told of `plan`; the plan keeps it, so it is found without hashing and goes with it."""
@@ -255,12 +266,21 @@ def encoded(name: str) -> bytes:
     return quote(name, safe="").encode("ascii")
 
 
+def decimal(number: int) -> bytes:
+    """Return how a number that is not negative is written."""
+    return _DECIMALS[number] if number < 1024 else b"%d" % number
+
+
 def pushback(refusal: Refusal, retry_us: Micros) -> int | None:
     """Return Retry-After in seconds, or None if waiting does not help. `retry_us` is the wait with its jitter."""
     if refusal.wait_us == NEVER:
         return None
+    return _seconds(retry_us, clamped=reason_of(refusal.limit) in _CLAMPED)
+
+
+def _seconds(retry_us: Micros, *, clamped: bool) -> int:
     seconds = max(1, -(-retry_us // SECOND))
-    return min(seconds, LONGEST_HINT) if reason_of(refusal.limit) in _CLAMPED else seconds
+    return min(seconds, LONGEST_HINT) if clamped else seconds
 
 
 def _standing(told: _Told, reading: Reading) -> list[tuple[_Limit, int, int | None]]:
@@ -287,18 +307,31 @@ def _left(limit: _Limit, tokens: float, wait: Micros | None) -> tuple[int, int |
     return left, ceil((limit.burst - tokens) * limit.unit_seconds - _ROUNDING)
 
 
-def _members(told: _Told, reading: Reading) -> bytes:
-    """Return the members of the RateLimit field. Most buckets are full, whatever became of one."""
-    waits = {refusal.limit: refusal.wait_us for refusal in reading.refused}
+def _members(limits: tuple[_Limit, ...], reading: Reading) -> bytes:
+    """Return the members of the RateLimit field. Most buckets are full, whatever became of one.
+
+    Written out, in pieces that are joined once: every refusal is told so, and most of what is admitted.
+    """
+    refused, readings = reading.refused, reading.tokens
     said: list[bytes] = []
-    for limit, tokens in zip(told.limits, reading.tokens, strict=True):
-        wait = waits.get(limit.name)
+    for index in range(len(limits)):
+        limit, tokens = limits[index], readings[index]
+        wait: Micros | None = None
+        for refusal in refused:
+            if refusal.limit == limit.name:
+                wait = refusal.wait_us
+        if said:
+            said.append(b", ")
         if wait is None and tokens >= limit.brim:
             said.append(limit.full)
             continue
         left, reset = _left(limit, tokens, wait)
-        said.append(b"%b%d" % (limit.opening, left) if reset is None else b"%b%d;t=%d" % (limit.opening, left, reset))
-    return b", ".join(said)
+        said.append(limit.opening)
+        said.append(decimal(left))
+        if reset is not None:
+            said.append(b";t=")
+            said.append(decimal(reset))
+    return b"".join(said)
 
 
 def _tell(wording: Wording, plan: Plan) -> _Told:

@@ -44,7 +44,8 @@ _WEIGHT: Final = re.compile(rb"q=(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)", re.IGNORE
 
 def preferred(accept: bytes | None) -> Form:
     """Return the form that `accept` prefers, given its field value or None."""
-    if not accept or accept == b"*/*":
+    # What nearly all say is known without looking it up.
+    if not accept or accept == b"*/*" or accept == b"application/json":  # noqa: PLR1714 - a tuple would be made each time
         return _JSON
     return _parsed(accept[:LONGEST])
 

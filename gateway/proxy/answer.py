@@ -23,7 +23,7 @@ from gateway.proxy.call import Headers
 from policies.native import mypyc_attr
 from policies.problem import Members
 
-__all__ = ["Answer", "Asked", "content", "template"]
+__all__ = ["Answer", "Asked", "content", "lines", "pieces"]
 
 
 @mypyc_attr(acyclic=True, free_list_len=1)
@@ -48,50 +48,66 @@ class Asked:
 
 
 @mypyc_attr(acyclic=True, free_list_len=1)
-@dataclass(slots=True, init=False)
 class Answer:
-    """A whole response. `headers` are complete but for Connection; `close` says that the connection ends with it."""
+    """A whole response. `lines` are its fields, complete but for Connection; `close` says that the connection ends.
 
-    status: int
-    headers: Headers
-    body: bytes
-    close: bool
+    Nearly all are written as they are, by a server of our own: so the lines are what is made.
+    """
 
-    # As above.
-    def __init__(self, status: int, headers: Headers, body: bytes, *, close: bool = False) -> None:
+    __slots__ = ("body", "close", "lines", "status")
+
+    def __init__(self, status: int, lines: bytes, body: bytes, *, close: bool = False) -> None:
         self.status = status
-        self.headers = headers
+        self.lines = lines
         self.body = body
         self.close = close
 
+    @property
+    def headers(self) -> Headers:
+        """The fields one by one, for a server that writes them itself."""
+        found: Headers = []
+        for line in self.lines.split(b"\r\n")[:-1]:
+            name, _, value = line.partition(b": ")
+            found.append((name, value))
+        return found
+
     def wire(self) -> bytes:
         """Return the response as HTTP/1.1 bytes, for a server that writes it in one piece."""
-        lines = [_STATUS_LINES[self.status]]
-        lines += [b"%b: %b\r\n" % field for field in self.headers]
-        lines.append(b"connection: close\r\n\r\n" if self.close else b"\r\n")
-        lines.append(self.body)
-        return b"".join(lines)
+        end = b"connection: close\r\n\r\n" if self.close else b"\r\n"
+        return b"".join((_STATUS_LINES[self.status], self.lines, end, self.body))
+
+
+def lines(headers: Headers) -> bytes:
+    """Return header fields as lines."""
+    return b"".join([b"%b: %b\r\n" % (name, value) for name, value in headers])
 
 
 _STATUS_LINES = {int(status): f"HTTP/1.1 {int(status)} {status.phrase}\r\n".encode("ascii") for status in HTTPStatus}
 
 
-#: What each request has of its own, and how it stands in the JSON of a problem. A request id needs no escape.
+#: What each request has of its own, and what stands around it in the JSON of a problem. A request id needs no escape.
 _PLACES: Final = {
-    "instance": b'"urn:evenhand:request:%b"',
-    "violated-policies": b"%b",
-    "retry_after": b"%d",
-    "retry_after_ms": b"%d",
+    "instance": (b'"urn:evenhand:request:', b'"'),
+    "violated-policies": (b"", b""),
+    "retry_after": (b"", b""),
+    "retry_after_ms": (b"", b""),
 }
 
 
-def template(members: Members) -> bytes:
-    """Return the JSON of `members` as a format, with places for what each request has of its own, in their order."""
-    said = [
-        orjson.dumps(name) + b":" + (_PLACES.get(name) or orjson.dumps(value).replace(b"%", b"%%"))
-        for name, value in members.items()
-    ]
-    return b"{%b}" % b",".join(said)
+def pieces(members: Members) -> tuple[bytes, ...]:
+    """Return the JSON of `members` in pieces: between them goes what each request has of its own, in their order."""
+    found: list[bytes] = []
+    said = b"{"
+    for name, value in members.items():
+        said += orjson.dumps(name) + b":"
+        if name in _PLACES:
+            before, after = _PLACES[name]
+            found.append(said + before)
+            said = after
+        else:
+            said += orjson.dumps(value)
+        said += b","
+    return (*found, said[:-1] + b"}")
 
 
 def content(members: Members, form: Form) -> tuple[bytes, bytes]:

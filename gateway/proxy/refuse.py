@@ -18,14 +18,12 @@ import orjson
 from gateway.clock import Clock
 from gateway.ports import Decision, Rejection
 from gateway.proxy.accept import Form, preferred
-from gateway.proxy.answer import Answer, Asked, content, template
-from gateway.proxy.call import Headers
+from gateway.proxy.answer import Answer, Asked, content, pieces
 from gateway.proxy.dates import Dates
 from gateway.proxy.problems import problem
-from policies.charge import Plan, Refusal
-from policies.problem import Members, Wording, encoded, pushback
-from policies.request import Kind
-from policies.units import SECOND
+from policies.charge import Refusal
+from policies.problem import Members, Unchanging, Wording, decimal, encoded
+from policies.units import SECOND, Micros
 from policies.verdict import Reason, Verdict
 
 __all__ = ["ALLOWED_METHODS", "Refuser"]
@@ -33,9 +31,13 @@ __all__ = ["ALLOWED_METHODS", "Refuser"]
 #: What a 405 offers: every method is passed on but CONNECT and TRACE.
 ALLOWED_METHODS: Final = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
-_EXPOSED: Final = b"Retry-After, RateLimit, RateLimit-Policy, Evenhand-Refused, Evenhand-Degraded, X-Request-Id"
-_NO_STORE: Final = (b"cache-control", b"no-store")
-_NOTHING_LOADS: Final = (b"content-security-policy", b"default-src 'none'")
+_END: Final = b"\r\n"
+_EXPOSED: Final = (
+    b"\r\naccess-control-expose-headers: "
+    b"Retry-After, RateLimit, RateLimit-Policy, Evenhand-Refused, Evenhand-Degraded, X-Request-Id\r\n"
+)
+_NO_STORE: Final = b"\r\ncache-control: no-store\r\n"
+_NOTHING_LOADS: Final = b"content-security-policy: default-src 'none'\r\n"
 
 # RFC 6750 section 3.1: no error code for a request that presented nothing.
 _CHALLENGES: Final = {"credential-required": b"Bearer"}
@@ -66,21 +68,18 @@ class Refuser:
     def refuse(self, decision: Decision, verdict: Verdict, refusal: Refusal, asked: Asked) -> Answer:
         """Return the refusal by the limit that `verdict` names."""
         refused = verdict.reading.refused
-        if len(refused) > 1:
-            violated = tuple(dict.fromkeys([one.limit for one in refused]))
-        else:
-            violated = (refused[0].limit if refused else refusal.limit,)
+        violated = tuple(dict.fromkeys([one.limit for one in refused])) if len(refused) > 1 else None
         return self._limited(decision, verdict, refusal, verdict.retry_us, violated, asked)
 
     def no_connection(self, decision: Decision, verdict: Verdict, asked: Asked) -> Answer:
         """Return the 503 of a request that was admitted and found no upstream connection; the wait is a guess."""
         refusal = _NO_CONNECTION
-        return self._limited(decision, verdict, refusal, refusal.wait_us, (refusal.limit,), asked)
+        return self._limited(decision, verdict, refusal, refusal.wait_us, None, asked)
 
     def too_many(self, decision: Decision, verdict: Verdict, asked: Asked) -> Answer:
         """Return the 429 of a request that was admitted, to a tenant that has as many of its kind open as it may."""
         refusal = _TOO_MANY
-        return self._limited(decision, verdict, refusal, refusal.wait_us, (refusal.limit,), asked)
+        return self._limited(decision, verdict, refusal, refusal.wait_us, None, asked)
 
     def reject(self, rejection: Rejection, request_id: str, asked: Asked) -> Answer:
         """Return the answer to a request that no limit refused: it was wrong, or something failed."""
@@ -92,16 +91,18 @@ class Refuser:
             "detail": rejection.detail or kind.detail,
             "instance": f"urn:evenhand:request:{request_id}",
         }
-        more: Headers = []
+        more: list[bytes] = []
         if rejection.status == 401:
-            more = [(b"www-authenticate", _CHALLENGES.get(rejection.code, _INVALID_TOKEN))]
+            more = [b"www-authenticate: ", _CHALLENGES.get(rejection.code, _INVALID_TOKEN), _END]
         elif rejection.status == 405:
-            more = [(b"allow", ALLOWED_METHODS)]
+            more = [b"allow: ", ALLOWED_METHODS, _END]
         elif rejection.status == 503:
-            more = [(b"retry-after", b"1")]
+            more = [b"retry-after: 1\r\n"]
         form = preferred(asked.accept)
-        said = content(members, form)
-        return self._answer(rejection.status, form, said, more, request_id, asked, close=kind.closes)
+        media_type, body = content(members, form)
+        more.append(b"x-request-id: ")
+        lines = [b"content-type: ", media_type, _END, b"content-length: ", decimal(len(body)), _END, *more]
+        return self._answer(rejection.status, form, lines, body, request_id.encode("ascii"), asked, close=kind.closes)
 
     def _limited(
         self,
@@ -109,75 +110,89 @@ class Refuser:
         verdict: Verdict,
         refusal: Refusal,
         retry_us: int,
-        violated: tuple[str, ...],
+        violated: tuple[str, ...] | None,
         asked: Asked,
     ) -> Answer:
-        request_id, plan, kind = decision.request_id, verdict.plan, decision.principal.kind
-        form, after = preferred(asked.accept), pushback(refusal, retry_us)
-        if form is _JSON:
-            status, said = self._json(plan, refusal, kind, request_id, violated, after)
-        else:
-            members = self._wording.members(plan, refusal, retry_us, violated, kind, request_id)
-            status, said = members["status"], content(members, form)
-        more: Headers = [] if after is None else [(b"retry-after", b"%d" % after)]
-        more += self._wording.fields(verdict)
-        more.append((b"evenhand-refused", encoded(refusal.limit)))
-        return self._answer(status, form, said, more, request_id, asked)
-
-    def _json(
-        self,
-        plan: Plan,
-        refusal: Refusal,
-        kind: Kind,
-        request_id: str,
-        violated: tuple[str, ...],
-        after: int | None,
-    ) -> tuple[int, tuple[bytes, bytes]]:
-        """Return status, media type and body of a refusal, from a text that is ready but for a few places."""
+        """Return a refusal by a limit; `violated` is all that refused, None if there is but one."""
+        plan, kind = verdict.plan, decision.principal.kind
         told = self._wording.unchanging(plan, refusal, kind)
-        if not told.memo:
-            told.memo = template(told.members)
-        own, listed = request_id.encode("ascii"), _listed(violated)
-        if after is None:
-            body = told.memo % (own, listed)
+        ready = told.memo
+        if not isinstance(ready, _Ready):
+            ready = told.memo = _Ready(told, refusal.limit)
+        form, after = preferred(asked.accept), told.pushback(retry_us)
+        request_id = decision.request_id.encode("ascii")
+        if form is _JSON:
+            media_type = _JSON_TYPE
+            body = ready.body(request_id, violated, after, refusal.wait_us)
         else:
-            body = told.memo % (own, listed, after, -(-refusal.wait_us // 1000))
-        return told.members["status"], (_JSON_TYPE, body)
+            members = self._wording.members(
+                plan, refusal, retry_us, violated or (refusal.limit,), kind, decision.request_id
+            )
+            media_type, body = content(members, form)
+        lines = [b"content-type: ", media_type, b"\r\ncontent-length: ", decimal(len(body)), _END]
+        if after is not None:
+            lines.append(b"retry-after: ")
+            lines.append(decimal(after))
+            lines.append(_END)
+        for name, value in self._wording.fields(verdict):
+            lines.append(name)
+            lines.append(b": ")
+            lines.append(value)
+            lines.append(_END)
+        lines.append(ready.limit)
+        return self._answer(told.status, form, lines, body, request_id, asked)
 
     def _answer(
         self,
         status: int,
         form: Form,
-        said: tuple[bytes, bytes],
-        more: Headers,
-        request_id: str,
+        lines: list[bytes],
+        body: bytes,
+        request_id: bytes,
         asked: Asked,
         *,
         close: bool = False,
     ) -> Answer:
-        media_type, body = said
-        headers: Headers = [
-            (b"content-type", media_type),
-            (b"content-length", b"%d" % len(body)),
-            *more,
-            (b"x-request-id", request_id.encode("ascii")),
-            _NO_STORE,
-        ]
-        if self._dates:
-            headers.append((b"date", self._dates.now()))
+        """Return the answer whose fields are, in pieces, `lines` up to the name of the request id, and the usual."""
+        lines.append(request_id)
+        lines.append(_NO_STORE)
+        if self._dates is not None:
+            lines.append(b"date: ")
+            lines.append(self._dates.now())
+            lines.append(_END)
         if form is _HTML:
-            headers.append(_NOTHING_LOADS)
+            lines.append(_NOTHING_LOADS)
         if self._cors:
-            headers += self._readable_by(asked.origin)
-        return Answer(status, headers, b"" if asked.head else body, close=close)
+            lines += self._readable_by(asked.origin)
+        return Answer(status, b"".join(lines), b"" if asked.head else body, close=close)
 
-    def _readable_by(self, origin: bytes | None) -> Headers:
+    def _readable_by(self, origin: bytes | None) -> list[bytes]:
         """Return the CORS fields of an answer to `origin` (Fetch, section 3.2): its own name, never a list."""
-        allowed: Headers = [(b"vary", b"Origin")]
-        if origin and (origin.lower() in self._cors or self._any_origin):
-            allowed.append((b"access-control-allow-origin", b"*" if self._any_origin else origin))
-            allowed.append((b"access-control-expose-headers", _EXPOSED))
-        return allowed
+        if not origin or not (self._any_origin or origin.lower() in self._cors):
+            return [b"vary: Origin\r\n"]
+        allowed = b"*" if self._any_origin else origin
+        return [b"vary: Origin\r\naccess-control-allow-origin: ", allowed, _EXPOSED]
+
+
+class _Ready:
+    """What of one kind of refusal of one plan is written the same each time."""
+
+    __slots__ = ("_listed", "_pieces", "limit")
+
+    def __init__(self, told: Unchanging, limit: str) -> None:
+        self._pieces = pieces(told.members)
+        self._listed = _listed((limit,))
+        #: What names the limit in the header, up to the request id.
+        self.limit = b"evenhand-refused: %b\r\nx-request-id: " % encoded(limit)
+
+    def body(self, request_id: bytes, violated: tuple[str, ...] | None, after: int | None, wait_us: Micros) -> bytes:
+        """Return the problem in JSON."""
+        ready = self._pieces
+        listed = self._listed if violated is None else _listed(violated)
+        if after is None:
+            return b"".join([ready[0], request_id, ready[1], listed, ready[2]])
+        wait = decimal(-(-wait_us // 1000))
+        return b"".join([ready[0], request_id, ready[1], listed, ready[2], decimal(after), ready[3], wait, ready[4]])
 
 
 @lru_cache(maxsize=1024)

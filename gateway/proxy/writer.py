@@ -15,7 +15,7 @@ from http import HTTPStatus
 from typing import Final
 
 from gateway.ports import Headers
-from gateway.proxy.answer import Answer
+from gateway.proxy.answer import Answer, lines
 from policies.native import mypyc_attr
 
 __all__ = ["Writer"]
@@ -56,7 +56,7 @@ class Writer:
     def interim(self, status: int, headers: Headers) -> None:
         """Write a 1xx response; HTTP/1.0 knows none (RFC 9110 section 15.2)."""
         if not self._old and not self.started:
-            self._transport.write(b"".join((_STATUS_LINES[status], _lines(headers), _END)))
+            self._transport.write(b"".join((_STATUS_LINES[status], lines(headers), _END)))
 
     def start(self, status: int, headers: Headers, body: bytes = b"") -> None:
         """Write a response head without Connection and Transfer-Encoding of its own, and the first octets of its body.
@@ -123,8 +123,4 @@ class Writer:
             self.keep_alive = False
         end = _END if self.keep_alive else _CLOSE
         body = b"" if self._bodiless else answer.body
-        self._transport.write(b"".join((_STATUS_LINES[answer.status], _lines(answer.headers), end, body)))
-
-
-def _lines(headers: Headers) -> bytes:
-    return b"".join([b"%b: %b\r\n" % (name, value) for name, value in headers])
+        self._transport.write(b"".join((_STATUS_LINES[answer.status], answer.lines, end, body)))

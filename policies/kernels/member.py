@@ -26,8 +26,8 @@ __all__ = ["FOREVER", "SMALL", "Low", "Member"]
 #: What a share bucket holds at least, in request units: a page that loads at once must fit. The millionth is for the
 #: rounding of twenty single steps.
 SMALL: Final = 20.000001
-#: When an ask that has more to look at than a share bucket is light.
-FOREVER: Final[Micros] = 2**63 - 1
+#: When an ask that has more to look at than a share bucket is light. As in `admit`, not more.
+FOREVER: Final[Micros] = 2**62 - 1
 #: How much longer than a told wait an obedient caller may stay away: jitter is at most a quarter of it.
 JITTER: Final = 1.25
 
