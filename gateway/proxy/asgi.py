@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import Any, cast
+from typing import Any
 from urllib.parse import quote
 
 from starlette.types import Message, Receive, Scope, Send
@@ -84,7 +84,7 @@ async def _serve(front: Front, watch: _Watch, scope: Scope, receive: Receive, se
     await shell.run(Exchange(front, head, shell))
 
 
-class _Shell:
+class _Shell(Sink):
     """Source and sink of one exchange: messages in, messages out."""
 
     __slots__ = (
@@ -340,7 +340,7 @@ def _peer(scope: Scope) -> str:
     return UNIX if server is None or server[1] is None else "unknown"
 
 
-class _Denial:
+class _Denial(Sink):
     """The sink of a request that can only be answered by us."""
 
     def __init__(self) -> None:
@@ -355,7 +355,7 @@ async def _deny(front: Front, scope: Scope, receive: Receive, send: Send) -> Non
     head = _head(scope)
     head.headers.append(_WEBSOCKET)
     denial = _Denial()
-    Exchange(front, head, cast("Sink", denial)).begin()  # an upgrade is only ever answered
+    Exchange(front, head, denial).begin()  # an upgrade is only ever answered
     await receive()
     if denial.said is None or "websocket.http.response" not in (scope.get("extensions") or {}):
         await send({"type": "websocket.close", "code": 1013})

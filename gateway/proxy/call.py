@@ -14,11 +14,17 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from gateway.proxy.failure import Failure
+from gateway.proxy.leg import Place
+from policies.charge import ShareCharge
+from policies.native import mypyc_attr
 
-__all__ = ["HELD", "Account", "Call", "Headers", "Receiver", "Sent"]
+if TYPE_CHECKING:
+    from gateway.proxy.connection import Connection
+
+__all__ = ["HELD", "Account", "Call", "Caller", "Headers", "Line", "Receiver", "Sent"]
 
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 
@@ -36,63 +42,84 @@ _CR, _LF = b"\r\n"
 _NO_BODY: Final = frozenset({b"GET", b"HEAD", b"DELETE", b"OPTIONS"})
 
 
-class Receiver(Protocol):
-    """Who a response is for. Nothing here may block."""
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Receiver:
+    """Who a response is for; what it does not say for itself it takes no notice of. Nothing here may block."""
+
+    __slots__ = ()
 
     def on_sent(self) -> None:
         """Note that the request head was written to an upstream; once a call, even if it is repeated."""
-        ...
 
     def on_interim(self, status: int, headers: Headers) -> None:
         """Take a 1xx response other than 101 (RFC 9110 section 15.2); names as received."""
-        ...
 
     def on_response(self, status: int, headers: Headers, body: bytes = b"") -> None:
         """Take the response head, 200 to 599; names and order as received, framing fields too. The list is yours.
 
         `body` is what of the body came with the head, as for `on_data` but often empty.
         """
-        ...
 
     def on_data(self, chunk: bytes) -> None:
         """Take the next octets of the body, without chunked framing; never empty, never decoded."""
-        ...
 
     def on_done(self) -> None:
         """Note that the response is complete by its own framing."""
-        ...
 
     def on_failed(self, failure: Failure) -> None:
         """Note the failure. After `on_response` the response is broken and must not look complete to the caller."""
-        ...
 
     def on_writable(self, ready: bool) -> None:
         """Hold the request body back (False) or go on (True). It starts as True; only changes are told."""
-        ...
 
 
-class Sent(Protocol):
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Sent:
     """What an exchange does with a call; `Call` says more."""
+
+    __slots__ = ()
 
     def write(self, chunk: bytes) -> None:
         """Send the next octets of the request body."""
-        ...
 
     def finish(self) -> None:
         """End the request body."""
-        ...
 
     def pause(self) -> None:
         """Read no more of the response."""
-        ...
 
     def resume(self) -> None:
         """Undo `pause`."""
-        ...
 
     def cancel(self) -> None:
         """End now. No callback comes after."""
-        ...
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Caller:
+    """What an exchange needs of an upstream; `gateway.proxy.upstream.Upstream` says more."""
+
+    __slots__ = ()
+
+    def call(  # noqa: PLR0913 - as there
+        self,
+        method: bytes,
+        target: bytes,
+        headers: Headers,
+        length: int | None,
+        receiver: Receiver,
+        *,
+        idempotent: bool,
+        host: bytes | None,
+        first_byte_timeout_us: int | None,
+        share: ShareCharge | None,
+    ) -> Sent:
+        """Send a request as soon as a connection is there, and its response to `receiver`."""
+        raise NotImplementedError
+
+    async def place(self) -> Place | None:
+        """Return where to connect to for what is no call, None if nobody knows."""
+        return None
 
 
 class Account:
@@ -120,22 +147,18 @@ class Account:
 _NOBODY: Final = Account(None)
 
 
-class _Carrier(Protocol):
-    """The connection that carries a call."""
-
-    def send(self, parts: Sequence[bytes]) -> None: ...
-    def pause(self) -> None: ...
-    def resume(self) -> None: ...
-    def drop(self) -> None: ...
-
-
-class _Line(Protocol):
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Line:
     """Where a call waits until a connection carries it."""
 
-    def withdraw(self, call: Call) -> None: ...
+    __slots__ = ()
+
+    def withdraw(self, call: Call) -> None:
+        """Forget `call`, which no connection carries."""
+        raise NotImplementedError
 
 
-class Call:
+class Call(Sent):
     """The handle `Upstream.call` returns. Every method may be used at any time, and does nothing once the call ended.
 
     The attributes belong to the pool and its connections. `left` is how much of an announced body is to come, None for
@@ -152,7 +175,7 @@ class Call:
 
     def __init__(  # noqa: PLR0913, PLR0917 - made once a request, at one place
         self,
-        line: _Line,
+        line: Line,
         receiver: Receiver,
         method: bytes,
         target: bytes,
@@ -181,7 +204,7 @@ class Call:
         self.writable = True
         self.body_written = False
         self.keeping = True
-        self.carrier: _Carrier | None = None
+        self.carrier: Connection | None = None
         self.over = self.paused = self.retried = self.sent = False
 
     def write(self, chunk: bytes) -> None:

@@ -23,7 +23,7 @@ import asyncio
 import select
 import ssl
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from gateway.proxy.failure import Failure, FailureKind
 from gateway.proxy.response import Response
@@ -31,6 +31,7 @@ from gateway.proxy.response import Response
 if TYPE_CHECKING:
     from gateway.proxy.addresses import Peer
     from gateway.proxy.call import Call
+    from gateway.proxy.pool import Pool
 
 __all__ = ["WORK", "Connection"]
 
@@ -44,28 +45,6 @@ _SLICE, _WIDE, _DENSE = 16 * 1024, 64 * 1024, 4 * 1024
 _SMALL: Final = 64
 
 
-class _Home(Protocol):
-    """What a connection tells the pool it belongs to."""
-
-    idle_timeout: float
-
-    def released(self, connection: Connection, call: Call) -> None:
-        """Take back a connection whose call ended cleanly: it may carry another."""
-        ...
-
-    def ended(self, connection: Connection, call: Call) -> None:
-        """Note that the call ended, and the connection with it."""
-        ...
-
-    def repeat(self, connection: Connection, call: Call) -> bool:
-        """Take `call`, of which nothing was answered, to a new connection; false if the retry budget is spent."""
-        ...
-
-    def lost(self, connection: Connection) -> None:
-        """Note that the socket is closed and its slot free. The last thing that is told."""
-        ...
-
-
 class Connection(asyncio.Protocol):
     """A connection of a pool. `deadline` is loop time: of the call it carries, or of its idleness."""
 
@@ -74,7 +53,7 @@ class Connection(asyncio.Protocol):
         "_unfed", "_work", "call", "deadline", "peer",
     )  # fmt: skip
 
-    def __init__(self, home: _Home, peer: Peer, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, home: Pool, peer: Peer, loop: asyncio.AbstractEventLoop) -> None:
         self._home = home
         self._loop = loop
         self.peer = peer

@@ -28,7 +28,7 @@ from typing import Final
 from gateway.pipeline import Pending
 from gateway.ports import Decision, Headers, Rejection
 from gateway.proxy.answer import Answer, Asked
-from gateway.proxy.call import Sent
+from gateway.proxy.call import Receiver, Sent
 from gateway.proxy.failure import Failure, FailureKind
 from gateway.proxy.front import Front
 from gateway.proxy.parse import Head, Parsed
@@ -62,7 +62,7 @@ _FAILURES: Final = {502: "bad-gateway", 503: "unavailable", 504: "gateway-timeou
 
 
 @mypyc_attr(free_list_len=1)
-class Exchange:
+class Exchange(Receiver):
     """One request and its response; also the receiver of its upstream call."""
 
     __slots__ = (
@@ -122,15 +122,15 @@ class Exchange:
 
     def begin(self) -> None:
         """Take the head through to its answer or its upstream call."""
-        self._run(self._begin)
-
-    def _run(self, step: Callable[[], None]) -> None:
         try:
-            step()
+            self._begin()
         except Exception:  # noqa: BLE001 - logged, answered, counted
-            # A bug, or a store that broke its promise. One caller gets a problem, and the connection stays.
-            _LOG.exception("a request could not be handled")
-            self._give_up()
+            self._broken()
+
+    def _broken(self) -> None:
+        """Answer for a bug, or a store that broke its promise: one caller gets a problem, and the connection stays."""
+        _LOG.exception("a request could not be handled")
+        self._give_up()
 
     def body(self, chunk: bytes) -> None:
         """Pass on octets of the request body, which `want_body` asked for."""
@@ -213,7 +213,10 @@ class Exchange:
         """Go on. Whom to ask may have changed meanwhile, by a reload."""
         parsed, self._pending = self._parsed, None
         if parsed is not None and (facts := parsed.facts) is not None:
-            self._run(lambda: self._ask(facts, parsed))
+            try:
+                self._ask(facts, parsed)
+            except Exception:  # noqa: BLE001 - as in `begin`
+                self._broken()
 
     def _decide(self, facts: RequestFacts, parsed: Parsed) -> None:
         front, rejection = self._front, parsed.rejection

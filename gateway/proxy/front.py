@@ -6,7 +6,6 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Protocol
 
 from gateway.clock import Clock
 from gateway.config import Settings
@@ -16,47 +15,21 @@ from gateway.config.store_url import read_store_url
 from gateway.pipeline import Pipeline
 from gateway.ports import Headers
 from gateway.proxy.address import Addresses
-from gateway.proxy.call import Receiver, Sent
+from gateway.proxy.call import Caller
 from gateway.proxy.dates import Dates
 from gateway.proxy.headers import RequestFields, ResponseFields
 from gateway.proxy.ids import RequestIds
-from gateway.proxy.leg import Place
 from gateway.proxy.parse import Parsed, Parser
 from gateway.proxy.refuse import Refuser
-from policies.charge import ShareCharge
 from policies.classify import Classifier
 from policies.policy import PolicySet
 from policies.problem import Wording
 from policies.verdict import Verdict
 
-__all__ = ["Caller", "Front", "Way", "pseudonym"]
+__all__ = ["Front", "Way", "pseudonym"]
 
 #: Names this process in Via, where it keeps its own books.
 _PROCESS = secrets.token_hex(4)
-
-
-class Caller(Protocol):
-    """What an exchange needs of an upstream; `gateway.proxy.upstream.Upstream` says more."""
-
-    def call(  # noqa: PLR0913 - as there
-        self,
-        method: bytes,
-        target: bytes,
-        headers: Headers,
-        length: int | None,
-        receiver: Receiver,
-        *,
-        idempotent: bool,
-        host: bytes | None = None,
-        first_byte_timeout_us: int | None = None,
-        share: ShareCharge | None = None,
-    ) -> Sent:
-        """Send a request as soon as a connection is there, and its response to `receiver`."""
-        ...
-
-    async def place(self) -> Place | None:
-        """Return where to connect to for what is no call, None if nobody knows."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from gateway.proxy.exchange import DISCARDED, Exchange
 from gateway.proxy.front import Front
 from gateway.proxy.guard import Guard
 from gateway.proxy.parse import Head
+from gateway.proxy.sink import Sink
 from gateway.proxy.writer import Writer
 from policies.native import mypyc_attr
 
@@ -24,7 +25,7 @@ __all__ = ["Passage"]
 
 
 @mypyc_attr(free_list_len=1)
-class Passage:
+class Passage(Sink):
     """One request between a connection and its exchange: source and sink."""
 
     __slots__ = (

@@ -21,7 +21,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 
 from gateway.proxy.addresses import Addresses, Peer
-from gateway.proxy.call import Account, Call
+from gateway.proxy.call import Account, Call, Line
 from gateway.proxy.connection import Connection
 from gateway.proxy.dial import Dialler, NotConnectedError
 from gateway.proxy.failure import Failure, FailureKind
@@ -61,7 +61,7 @@ class Attempt:
         self.task: asyncio.Task[None] | None = None
 
 
-class Pool:
+class Pool(Line):
     """Keeps the rules above. Everything here runs on one loop."""
 
     def __init__(

@@ -2,60 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final
 
 from gateway.ports import Headers
 from gateway.proxy.answer import Answer
+from policies.native import mypyc_attr
 
 __all__ = ["NOBODY", "Sink"]
 
 
-class Sink(Protocol):
-    """Where an exchange writes to. Either `answer`, or `start`, `data`..., and then `end` or `abort`."""
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Sink:
+    """Where an exchange writes to: either `answer`, or `start`, `data`..., and then `end` or `abort`.
+
+    This one is nobody, and takes no notice.
+    """
+
+    __slots__ = ()
 
     def answer(self, answer: Answer) -> None:
         """Send a whole answer of ours."""
-        ...
 
     def interim(self, status: int, headers: Headers) -> None:
         """Send a 1xx response, if the server can."""
-        ...
 
     def start(self, status: int, headers: Headers, body: bytes = b"") -> None:
         """Send a response head; Content-Length tells the framing, without it the server chooses one.
 
         `body` is what of the body is there already.
         """
-        ...
 
     def data(self, chunk: bytes) -> None:
         """Send the next octets of the body."""
-        ...
 
     def end(self) -> None:
         """Complete the response."""
-        ...
 
     def abort(self) -> None:
         """Break the connection, so that the caller can tell that the response is not complete."""
-        ...
 
     def want_body(self, wanted: bool) -> None:
         """Go on reading the request body, or hold it back. Not wanted until the first call."""
-        ...
-
-
-class _Nobody:
-    """The sink of an exchange that is over."""
-
-    def answer(self, answer: Answer) -> None: ...
-    def interim(self, status: int, headers: Headers) -> None: ...
-    def start(self, status: int, headers: Headers, body: bytes = b"") -> None: ...
-    def data(self, chunk: bytes) -> None: ...
-    def end(self) -> None: ...
-    def abort(self) -> None: ...
-    def want_body(self, wanted: bool) -> None: ...
 
 
 #: Takes the place of a sink once nothing more may reach it.
-NOBODY: Sink = _Nobody()
+NOBODY: Final = Sink()

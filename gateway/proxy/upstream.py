@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from gateway.config.sections import UpstreamSection
 from gateway.proxy.addresses import Addresses
-from gateway.proxy.call import Call, Headers, Receiver
+from gateway.proxy.call import Call, Caller, Headers, Receiver
 from gateway.proxy.dial import tls_context
 from gateway.proxy.failure import Failure, FailureKind
 from gateway.proxy.leg import Place
@@ -44,7 +44,7 @@ class Stats:
     by_address: dict[str, AddressStats]
 
 
-class Upstream:
+class Upstream(Caller):
     """Made and used on one loop, which is the running one unless given."""
 
     __slots__ = ("_connect", "_context", "_first_byte", "_loop", "_pool", "_total", "name")

@@ -18,7 +18,6 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import cast
 
 from starlette.types import Message, Receive, Scope, Send
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
@@ -99,7 +98,7 @@ class Sockets:
         return sum(self._open.values())
 
 
-class _Told:
+class _Told(Sink):
     """The sink of a handshake: `known` is set once it is answered in HTTP, or admitted."""
 
     def __init__(self) -> None:
@@ -117,7 +116,7 @@ class _Handshake(Exchange):
     __slots__ = ("_known", "_sockets", "admitted")
 
     def __init__(self, front: Front, head: Head, told: _Told, sockets: Sockets) -> None:
-        super().__init__(front, head, cast("Sink", told))  # nothing but an answer is ever written
+        super().__init__(front, head, told)
         self._known = told.known
         self._sockets = sockets
         self.admitted: tuple[Decision, Parsed] | None = None

@@ -24,7 +24,7 @@ from typing import IO, cast
 import uvloop
 
 from gateway.config.sections import UpstreamSection
-from gateway.proxy.upstream import Failure, Headers, Upstream
+from gateway.proxy.upstream import Failure, Headers, Receiver, Upstream
 
 __all__ = ["main", "measure"]
 
@@ -69,7 +69,7 @@ class _Answers(asyncio.Protocol):
             self._transport.write(_RESPONSE * count)
 
 
-class _Waiting:
+class _Waiting(Receiver):
     """A receiver that wakes its caller when the body is there."""
 
     __slots__ = ("body", "future", "status")

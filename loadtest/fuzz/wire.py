@@ -16,8 +16,8 @@ from gateway.config import Settings
 from gateway.identity.resolver import build_resolver
 from gateway.pipeline import Pipeline
 from gateway.ports import Decision, Headers
-from gateway.proxy.call import Call, Receiver
-from gateway.proxy.front import Caller, Front
+from gateway.proxy.call import Caller, Receiver, Sent
+from gateway.proxy.front import Front
 from gateway.proxy.lane import Door, lane
 from gateway.stores.memory import MemoryStore
 from policies.policy import PolicySet
@@ -77,20 +77,20 @@ class _Transport(asyncio.Transport):
         return 0
 
 
-class _Upstream:
+class _Upstream(Caller):
     """Takes every request, and answers those that stand when told to."""
 
     def __init__(self) -> None:
         self._standing: list[Receiver] = []
 
     def call(
-        self, _method: bytes, _target: bytes, headers: Headers, _length: object, receiver: Receiver, **_: Any
-    ) -> Call:
+        self, method: bytes, target: bytes, headers: Headers, length: int | None, receiver: Receiver, **_: Any
+    ) -> Sent:
         if any(b"\r" in value or b"\n" in value for _, value in headers):
             raise ValueError("a line break went upstream")
         self._standing.append(receiver)
         receiver.on_sent()
-        return cast("Call", _CALL)
+        return _CALL
 
     def answer(self) -> bool:
         standing, self._standing = self._standing, []
@@ -100,7 +100,7 @@ class _Upstream:
         return bool(standing)
 
 
-class _Call:
+class _Call(Sent):
     def write(self, chunk: bytes) -> None:
         """Take octets."""
 
@@ -130,7 +130,7 @@ class Wire:
         store = MemoryStore(policies, 10_000, clock.now())
         self._pipeline = Pipeline(policies, build_resolver(settings, clock), store, _Nobody(), clock, float)
         self._upstream = _Upstream()
-        front = Front(settings, policies, self._pipeline, {None: cast("Caller", self._upstream)}, clock)
+        front = Front(settings, policies, self._pipeline, {None: self._upstream}, clock)
         self._protocol = cast("Any", lane(Door(front, limits_of(settings.server))))
         self._config = uvicorn.Config(_no_app, http=self._protocol, log_config=None, lifespan="off")
         self._config.load()

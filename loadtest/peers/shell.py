@@ -21,9 +21,9 @@ from gateway.clock import Clock
 from gateway.config import load
 from gateway.listener.system import quiet_collector
 from gateway.proxy.asgi import Proxy
-from gateway.proxy.call import Headers, Receiver, Sent
+from gateway.proxy.call import Caller, Headers, Receiver, Sent
 from gateway.proxy.failure import Failure, FailureKind
-from gateway.proxy.front import Caller, Front
+from gateway.proxy.front import Front
 from policies.charge import ShareCharge
 
 __all__ = ["main"]
@@ -31,7 +31,7 @@ __all__ = ["main"]
 _TICK_SECONDS = 0.02
 
 
-class _AiohttpCall:
+class _AiohttpCall(Sent):
     """A call made by aiohttp in a task of its own; for requests without a body, and answers too small to hold back."""
 
     def __init__(self, task: asyncio.Task[None]) -> None:
@@ -54,7 +54,7 @@ class _AiohttpCall:
         self._task.cancel()
 
 
-class _AiohttpUpstream:
+class _AiohttpUpstream(Caller):
     """What an exchange needs of an upstream, by way of aiohttp."""
 
     def __init__(self, url: str) -> None:
@@ -71,9 +71,9 @@ class _AiohttpUpstream:
         receiver: Receiver,
         *,
         idempotent: bool,
-        host: bytes | None = None,
-        first_byte_timeout_us: int | None = None,
-        share: ShareCharge | None = None,
+        host: bytes | None,
+        first_byte_timeout_us: int | None,
+        share: ShareCharge | None,
     ) -> Sent:
         """Send a request, and its response to `receiver`."""
         fields = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]

@@ -17,11 +17,12 @@ from gateway.identity.resolver import build_resolver
 from gateway.pipeline import Pipeline
 from gateway.ports import Decision, Headers
 from gateway.proxy.answer import Answer
-from gateway.proxy.call import Receiver
+from gateway.proxy.call import Caller, Receiver, Sent
 from gateway.proxy.exchange import Exchange
 from gateway.proxy.failure import Failure, FailureKind
-from gateway.proxy.front import Caller, Front
+from gateway.proxy.front import Front
 from gateway.proxy.parse import Head
+from gateway.proxy.sink import Sink
 from gateway.stores import open_store
 from tests.wire.tokens import pat
 
@@ -90,7 +91,7 @@ class Books:
 
 
 @dataclass
-class ScriptedCall:
+class ScriptedCall(Sent):
     """One call as it was asked for, and what became of it."""
 
     method: bytes
@@ -135,7 +136,7 @@ class ScriptedCall:
         self.receiver.on_failed(Failure(kind, "It did not work."))
 
 
-class ScriptedUpstream:
+class ScriptedUpstream(Caller):
     """Notes calls; writes their heads at once unless `connects` is false."""
 
     def __init__(self) -> None:
@@ -162,7 +163,7 @@ class ScriptedUpstream:
 
 
 @dataclass
-class Told:
+class Told(Sink):
     """A sink that keeps what it is told, as a caller would see it."""
 
     status: int = 0

@@ -19,7 +19,7 @@ import pytest
 import uvloop
 
 from gateway.config.sections import UpstreamSection
-from gateway.proxy.upstream import Call, Failure, Headers, Upstream
+from gateway.proxy.upstream import Call, Failure, Headers, Receiver, Upstream
 from tests.wire.origin import Origin
 
 __all__ = ["Told", "ask", "get", "on_both_loops", "reaching", "received", "section", "sent", "until"]
@@ -42,7 +42,7 @@ def on_both_loops(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..
     return both
 
 
-class Told:
+class Told(Receiver):
     """A receiver that keeps what it was told, and fails the test if it is told anything out of order."""
 
     def __init__(self) -> None:

@@ -12,9 +12,10 @@ import pytest
 
 from gateway.pipeline import Pipeline
 from gateway.ports import Headers
+from gateway.proxy.call import Caller
 from gateway.proxy.exchange import Exchange
 from gateway.proxy.failure import FailureKind
-from gateway.proxy.front import Caller, Way
+from gateway.proxy.front import Way
 from gateway.proxy.parse import Parser
 from tests.gateway.proxy.house import A, B, House, head, write
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.proxy.call import Account, Call
+from gateway.proxy.call import Account, Call, Line
 from gateway.proxy.seats import MEMORY, Seats
 from policies.charge import ShareCharge
 from policies.request import Class
@@ -18,7 +18,7 @@ def share(tenant: str, weight: float = 1.0) -> ShareCharge:
     return ShareCharge(tenant, weight, True, 1.0, Class.INTERACTIVE, 1.0, 1.0)
 
 
-class _Nowhere:
+class _Nowhere(Line):
     def withdraw(self, call: Call) -> None:
         """Nothing waits here."""
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.proxy.call import Receiver
 from gateway.proxy.failure import Failure
 from gateway.proxy.response import HEAD_LIMIT, HEADERS_LIMIT, INTERIM_LIMIT, Response
 
@@ -30,7 +31,7 @@ _RESPONSES = (
 )
 
 
-class _Listener:
+class _Listener(Receiver):
     """Keeps events, with body octets joined: how they are cut is nobody's promise."""
 
     def __init__(self) -> None:
