@@ -49,6 +49,7 @@ MODULES = (
     "gateway/proxy/ids.py",
     "gateway/proxy/lane.py",
     "gateway/proxy/line.py",
+    "gateway/proxy/names.py",
     "gateway/proxy/parse.py",
     "gateway/proxy/passage.py",
     "gateway/proxy/pool.py",

@@ -29,6 +29,7 @@ from gateway.ports import Rejection
 from gateway.proxy.accepted import Accepted
 from gateway.proxy.address import UNIX
 from gateway.proxy.line import RequestLines
+from gateway.proxy.names import BEARING, USUAL
 from gateway.proxy.parse import Head
 from gateway.proxy.reader import BodyReader, request_parser
 from gateway.proxy.turn import Post, Turn
@@ -73,7 +74,8 @@ _CHOPPED: Final = Rejection(400, "bad-framing", "The body comes in chunks that a
 _VERSIONS: Final = frozenset({"1.1", "1.0"})
 #: What llhttp says of a version that is well-formed and that it does not know.
 _OTHER_VERSION: Final = "Invalid HTTP version"
-_BLANK: Final = frozenset({b" ", b"\t"})
+_SPACE: Final = 0x20
+_TAB: Final = 0x09
 _FRAMING: Final = frozenset({b"content-length", b"transfer-encoding"})
 
 
@@ -133,6 +135,8 @@ class Framing(Accepted):
         self._lines = RequestLines()
         #: Whether the head that was read last asks for an upgrade and announces a body.
         self._upgrading = False
+        #: Whether it says anything that bears upon what follows it.
+        self._bears = False
         #: What follows a handshake.
         self._opaque = b""
         #: Whether what these octets were part of deserves a deadline of its own.
@@ -218,7 +222,10 @@ class Framing(Accepted):
         self._seen = self._octets
         self._lines.feed(data, begins=state is IDLE)
         fault = self._feed(data)
-        self._lines.rest(inside=self._state is HEAD)
+        if self._state is IDLE:
+            self._lines.forget()
+        else:
+            self._lines.rest(inside=self._state is HEAD)
         size = len(data)
         self._work += 1 + self._chunks + (size >> 12)
         self._dense = self._chunks * DENSE > size
@@ -294,7 +301,7 @@ class Framing(Accepted):
         self.url = b""
         self.headers = []
         self._state = HEAD
-        self._upgrading = self._chunked = False
+        self._upgrading = self._chunked = self._bears = False
         self._fresh = True
         self._heads += 1
         self._weight = self._raw = self._overhead = 0
@@ -312,10 +319,14 @@ class Framing(Accepted):
         if self._state is BODY:
             self._weigh(weight)
             return
-        if value[-1:] in _BLANK:
+        if value and ((last := value[-1]) == _SPACE or last == _TAB):
             # RFC 9112 section 5.1: whitespace around a value is no part of it; llhttp leaves what is behind it.
             value = value.rstrip(b" \t")
-        self.headers.append((name.lower(), value))
+        usual = USUAL.get(name)
+        if usual is None:
+            usual = name.lower()
+            self._bears |= usual in BEARING
+        self.headers.append((usual, value))
         self._weight += weight
         limits = self.post.limits
         if self._weight > limits.max_header_bytes or len(self.headers) > limits.max_headers:
@@ -333,13 +344,15 @@ class Framing(Accepted):
                 self._stop(_OLD if version == "0.9" else _VERSION)
             if not lines.read(method, self.url, version, self.headers):
                 self._stop(_MALFORMED)
-        upgrade = reading.should_upgrade()
+        # Of the others it is known: they keep the connection, and do not upgrade it (llhttp_should_keep_alive).
+        asks = self._bears or version != "1.1" or method == b"CONNECT"
+        upgrade = asks and reading.should_upgrade()
         if upgrade:
             self._upgrading = any(name in _FRAMING and value != b"0" for name, value in self.headers)
         self._state = BODY
         self._octets = self._stride = self._raw = self._seen = 0
         head = Head(method, self.url, self.headers, self.peer, self.scheme, version, measured=True)
-        keep_alive = reading.should_keep_alive() and not self.post.draining
+        keep_alive = not (asks and not reading.should_keep_alive()) and not self.post.draining
         turn = self._receiving = self.turn(head, keep_alive=keep_alive, upgrade=upgrade)
         self._begun.append(turn)
         self._fresh = True

@@ -17,7 +17,8 @@ from gateway.ports import Headers
 
 __all__ = ["RequestLines"]
 
-_ENDS: Final = {"1.1": b" HTTP/1.1\r\n", "1.0": b" HTTP/1.0\r\n"}
+_END: Final = b" HTTP/1.1\r\n"
+_OLD_END: Final = b" HTTP/1.0\r\n"
 _LINE_ENDS: Final = frozenset({b"\r", b"\n"})
 _END_OF_HEAD: Final = b"\r\n\r\n"
 #: Octets of a head's end that may have come in the read before the one that completes it.
@@ -27,30 +28,44 @@ _GAP: Final = b" "
 
 
 class RequestLines:
-    """The request lines of one connection; `exact` where it is known at which octet the next one begins."""
+    """The request lines of one connection."""
 
-    __slots__ = ("_at", "_data", "exact")
+    __slots__ = ("_at", "_behind", "_data", "_exact")
 
     def __init__(self) -> None:
         self._data = b""
         #: Where in the octets the next request begins, or no earlier than where if that is not exactly known.
         self._at = 0
-        self.exact = True
+        self._exact = True
+        #: The head that was read last, while `_at` is behind its line alone: most often nothing follows it, and nobody
+        #: has to know where its request ends.
+        self._behind: Headers | None = None
+
+    @property
+    def exact(self) -> bool:
+        """Whether it is known at which octet the next request begins."""
+        self._pass()
+        return self._exact
 
     def feed(self, data: bytes, *, begins: bool) -> None:
         """Take the octets that are parsed next; `begins` if nothing is under way, so that they begin a request."""
         if begins:
-            self._data, self._at, self.exact = data, 0, True
+            self._data, self._at, self._exact = data, 0, True
         else:
             self._data = self._data + data if self._data else data
 
+    def forget(self) -> None:
+        """Let go of the octets: they are parsed, and nothing is under way."""
+        self._data, self._behind = b"", None
+
     def rest(self, *, inside: bool) -> None:
         """Let go of the octets: they are parsed. `inside` if they end in a head."""
+        self._pass()
         data, at = self._data, self._at
         if not inside:
             self._data, self._at = b"", max(at - len(data), 0)
             return
-        if self.exact:
+        if self._exact:
             at = _past_blank_lines(data, at)
             end = data.find(b"\n", at) + 1
             if end and end < len(data) - _STRADDLED:
@@ -59,21 +74,31 @@ class RequestLines:
 
     def read(self, method: bytes, target: bytes, version: str, headers: Headers) -> bool:
         """Return whether the head that is complete now began with this line; `headers` tell where its request ends."""
-        data = self._data
-        line = b"%b %b%b" % (method, target, _ENDS[version])
-        if self.exact:
-            at = _past_blank_lines(data, self._at)
-            found = data[at : at + len(line)] == line
+        self._pass()
+        data, at = self._data, self._at
+        line = b"%b %b%b" % (method, target, _END if version == "1.1" else _OLD_END)
+        if self._exact:
+            found = at == 0 and data.startswith(line)
+            if not found:
+                at = _past_blank_lines(data, at)
+                found = data[at : at + len(line)] == line
         else:
-            at = data.find(b"\n" + line, max(self._at - 1, 0)) + 1
+            at = data.find(b"\n" + line, max(at - 1, 0)) + 1
             found = at > 0
         if found:
-            length = _length(headers)
-            self.exact = length is not None
             self._at = at + len(line)
-            if length is not None:
-                self._at = data.find(_END_OF_HEAD, self._at - 2) + len(_END_OF_HEAD) + length
+            self._behind = headers
         return found
+
+    def _pass(self) -> None:
+        """Go to where the next request begins."""
+        headers = self._behind
+        if headers is not None:
+            self._behind = None
+            length = _length(headers)
+            self._exact = length is not None
+            if length is not None:
+                self._at = self._data.find(_END_OF_HEAD, self._at - 2) + len(_END_OF_HEAD) + length
 
 
 def _past_blank_lines(data: bytes, at: int) -> int:

@@ -67,7 +67,10 @@ def _answers(requests: list[_Request], cuts: set[int]) -> list[bool]:
             if start < head <= end:
                 headers: Headers = list(one.headers)
                 said.append(lines.read(one.method, one.target, one.version, headers))
-        lines.rest(inside=any(first < end < head for first, head, _ in spans))
+        if any(end == last for _, _, last in spans):
+            lines.forget()
+        else:
+            lines.rest(inside=any(first < end < head for first, head, _ in spans))
     return said
 
 
