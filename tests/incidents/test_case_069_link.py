@@ -13,6 +13,7 @@ from gateway.stores.link import StoreFault
 from tests.stores.link.linked import ECHO, NAMES, linked
 from tests.wire.faults import FaultProxy
 from tests.wire.redis import RedisServer
+from tests.wire.waiting import until
 
 __all__: list[str] = []
 
@@ -50,6 +51,7 @@ async def test_not_one_reply_goes_to_another(redis_server: RedisServer, soak: bo
                 if number % 2_500 == 2_499:
                     proxy.reset() if number % 5_000 == 4_999 else proxy.cut(1_000)
             assert link.connections <= 1
+            await until(lambda: len(answers) == calls, "all are answered")
             await asyncio.sleep(0.05)
     assert wrong == []
     assert len(answers) == calls

@@ -145,7 +145,8 @@ async def test_025_steady_callers_get_their_rate_and_hardly_wait(
     bound = 100 + 100 * (time.monotonic() - start)
     assert min(bound * 0.9 - 100, len(fast.answers)) <= fast.admitted <= bound * 1.01
     assert four.sum("evenhand_store_wait_seconds_count") - waited < 20 + len(slow.answers)
-    assert len(connected(redis_process) - others) <= 4 * CONNECTIONS
+    # One that was just closed may still be there.
+    await until(lambda: len(connected(redis_process) - others) <= 4 * CONNECTIONS, "no more connections than allowed")
 
 
 async def test_081_seats_of_a_killed_process_come_free(four: Fleet, up: Origin, redis_process: RedisServer) -> None:

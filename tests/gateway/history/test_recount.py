@@ -39,7 +39,7 @@ def file(tmp_path: Path) -> Path:
 def drained(job: Recount) -> list[Row]:
     """Return all that another process says."""
     found: list[Row] = []
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while (rows := job.rows(1.0)) is not None and time.monotonic() < until:
         found += rows
     job.close()
@@ -69,7 +69,7 @@ def test_many_keys_are_sized_elsewhere(file: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(numbers, "_FEW", 10)
     monkeypatch.setattr(numbers, "resize", None)  # which sizes here
     kept = Kept(file, POLICIES, at=TODAY * 86_400 + 3600)
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while not kept.applied and time.monotonic() < until:
         kept.to(kept.at + 1)
     assert len(kept.applied[-1]) == 120

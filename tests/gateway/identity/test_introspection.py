@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,9 +20,12 @@ from gateway.identity.background import Background
 from gateway.identity.resolver import INVALID, UNAVAILABLE, CredentialResolver, build_resolver
 from gateway.ports import Headers, Resolution
 from policies.request import Kind, Principal
+from policies.units import SECOND
+from tests.clock import EPOCH, StandingClock
 from tests.gateway.identity.configured import ADDRESS, PAT_A, configured
 from tests.wire.origin import Origin, Seen, serving
 from tests.wire.script import HANG, Answer
+from tests.wire.waiting import until
 
 __all__: list[str] = []
 
@@ -48,11 +50,17 @@ def knows(seen: Seen) -> Answer:
     return Answer(body=body, framing="chunked")
 
 
-class Asked:
-    """A resolver whose introspection runs."""
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a busy machine answer late."""
+    monkeypatch.setattr(introspecting, "TIMEOUT_SECONDS", 30.0)
 
-    def __init__(self, resolver: CredentialResolver) -> None:
-        self.resolver = resolver
+
+class Asked:
+    """A resolver whose introspection runs, at a time that stands until a test moves it."""
+
+    def __init__(self, resolver: CredentialResolver, clock: StandingClock) -> None:
+        self.resolver, self.clock = resolver, clock
 
     async def who(self, token: str, address: str = ADDRESS) -> Resolution:
         """Return who presented `token`, having asked if need be."""
@@ -60,7 +68,7 @@ class Asked:
         known = asyncio.Event()
         assert self.resolver.ask is not None
         if self.resolver.ask(headers, address, known.set) is not None:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await known.wait()
         return self.resolver.resolve(headers, address, preflight=False)
 
@@ -74,14 +82,15 @@ def bearer(token: str) -> Headers:
 async def asking(tmp_path: Path, up: Origin, **section: Any) -> AsyncIterator[Asked]:
     """Run a resolver with introspection at `up` for the length of a `with`."""
     entry = {"url": f"{up.address}/introspect", "client_id": "evenhand", "client_secret": "s3cret"} | section
-    resolver = build_resolver(configured(tmp_path, introspection=entry), Clock())
+    clock = StandingClock()
+    resolver = build_resolver(configured(tmp_path, introspection=entry), clock)
     background = Background("test")
     background.start()
     assert resolver.introspection is not None
     resolver.introspection.bind(background, asyncio.get_running_loop())
     background.serve([resolver.introspection.run])
     try:
-        yield Asked(resolver)
+        yield Asked(resolver, clock)
     finally:
         background.stop()
         await asyncio.sleep(0)
@@ -99,7 +108,7 @@ async def test_a_token_is_asked_about_once_and_remembered(tmp_path: Path, up: Or
         assert seen.header("authorization") == httpx.BasicAuth("evenhand", "s3cret")._auth_header
         await asked.who("good-1")
         assert len(up.seen) == 1
-        await asyncio.sleep(0.35)
+        asked.clock.at += 350_000
         await asked.who("good-1")
         assert len(up.seen) == 2
 
@@ -109,7 +118,7 @@ async def test_a_revoked_token_lives_no_longer_than_the_cache(tmp_path: Path, up
     async with asking(tmp_path, up, cache="200ms") as asked:
         assert (await asked.who("good")).rejection is None
         up.on("/introspect", Answer(body=b'{"active": false}'))
-        await asyncio.sleep(0.25)
+        asked.clock.at += 250_000
         assert (await asked.who("good")).rejection is INVALID
         assert (await asked.who("good")).rejection is INVALID
         assert len(up.seen) == 2
@@ -142,10 +151,10 @@ async def test_what_the_answer_does_not_say_is_not_believed(tmp_path: Path, up: 
 
 async def test_exp_ends_it_before_the_cache_does(tmp_path: Path, up: Origin) -> None:
     """A remembered answer is not used beyond the token's own end."""
-    up.on("/introspect", Answer(body=json.dumps(GOOD | {"exp": int(time.time()) + 1}).encode()))
+    up.on("/introspect", Answer(body=json.dumps(GOOD | {"exp": EPOCH // SECOND + 1}).encode()))
     async with asking(tmp_path, up, cache="1h") as asked:
         assert (await asked.who("good")).rejection is None
-        await asyncio.sleep(1.1)
+        asked.clock.at += 1_100_000
         up.on("/introspect", Answer(body=b'{"active": false}'))
         assert (await asked.who("good")).rejection is INVALID
 
@@ -168,8 +177,7 @@ async def test_silence_is_bounded_and_told(
     tmp_path: Path, up: Origin, silence: Answer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever goes wrong there, closed is 503 here: the token may be good. It is nobody's failed attempt."""
-    monkeypatch.setattr(introspecting, "TIMEOUT_SECONDS", 0.3)
-    monkeypatch.setattr(introspecting, "_DOWN", 300_000)
+    monkeypatch.setattr(introspecting, "TIMEOUT_SECONDS", 0.3 if silence is HANG else 30.0)
     up.on("/introspect", silence)
     async with asking(tmp_path, up) as asked:
         found = await asked.who("good")
@@ -181,7 +189,8 @@ async def test_silence_is_bounded_and_told(
         assert asked.resolver.introspection is not None
         assert "posture closed decides" in (asked.resolver.introspection.warning() or "")
         up.on("/introspect", knows)
-        await asyncio.sleep(0.35)
+        monkeypatch.setattr(introspecting, "TIMEOUT_SECONDS", 30.0)
+        asked.clock.at += introspecting._DOWN
         assert (await asked.who("good")).rejection is None
         assert asked.resolver.introspection.warning() is None
 
@@ -204,7 +213,7 @@ async def test_postures(tmp_path: Path, up: Origin) -> None:
         known = await asked.who("good")
         await asked.who("bad")
         up.on("/introspect", down)
-        await asyncio.sleep(0.1)
+        asked.clock.at += 100_000
         assert (await asked.who("good")).principal == known.principal
         assert (await asked.who("bad")).rejection is UNAVAILABLE
         assert (await asked.who("good-2")).rejection is UNAVAILABLE
@@ -238,11 +247,8 @@ def odd(answer: Answer) -> Callable[[Seen], Answer]:
 
 
 @pytest.mark.parametrize("status", [500, 503, 429])
-async def test_an_outage_is_what_several_addresses_meet(
-    tmp_path: Path, up: Origin, status: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_outage_is_what_several_addresses_meet(tmp_path: Path, up: Origin, status: int) -> None:
     """One stranger cannot make it; then nobody is asked for a moment, and the first answer ends it."""
-    monkeypatch.setattr(introspecting, "_DOWN", 300_000)
     up.on("/introspect", odd(Answer(status=status)))
     good = "good" * 10
     async with asking(tmp_path, up) as asked:
@@ -254,7 +260,7 @@ async def test_an_outage_is_what_several_addresses_meet(
         arrived = len(up.seen)
         assert (await asked.who(good + "2")).rejection is UNAVAILABLE
         assert len(up.seen) == arrived
-        await asyncio.sleep(0.35)
+        asked.clock.at += introspecting._DOWN
         assert (await asked.who(good + "2")).rejection is None
         assert (await asked.who(good + "3")).rejection is None
 
@@ -263,16 +269,18 @@ async def test_a_token_in_use_waits_for_no_second_answer(tmp_path: Path, up: Ori
     """It is asked about again before its answer ends; revoked, it is refused by then."""
     async with asking(tmp_path, up, cache="400ms") as asked:
         await asked.who("good")
-        assert asked.resolver.ask is not None
+        ask, introspection = asked.resolver.ask, asked.resolver.introspection
+        assert ask is not None
+        assert introspection is not None
         for number in range(60):
-            assert asked.resolver.ask(bearer("good"), ADDRESS, lambda: None) is None, number
+            assert ask(bearer("good"), ADDRESS, lambda: None) is None, number
             assert asked.resolver.resolve(bearer("good"), ADDRESS, preflight=False).rejection is None
-            await asyncio.sleep(0.02)
+            await until(lambda: not introspection._waiting, "it was asked about again")
+            asked.clock.at += 20_000
         assert len(up.seen) >= 4
         up.on("/introspect", Answer(body=b'{"active": false}'))
-        async with asyncio.timeout(2):
-            while (await asked.who("good")).rejection is not INVALID:
-                await asyncio.sleep(0.02)
+        asked.clock.at += 400_000
+        assert (await asked.who("good")).rejection is INVALID
 
 
 async def test_what_was_good_does_not_stand_behind_strangers(tmp_path: Path, up: Origin) -> None:
@@ -280,11 +288,13 @@ async def test_what_was_good_does_not_stand_behind_strangers(tmp_path: Path, up:
     async with asking(tmp_path, up, cache="0s") as asked:
         good = "good" * 10
         assert (await asked.who(good)).rejection is None
-        up.on("/introspect", odd(Answer(body=b'{"active": false}', delay=1.0)))
+        up.on("/introspect", odd(Answer(body=b'{"active": false}', held=True)))
+        asked.clock.at += 200_000
         flood = [asyncio.create_task(asked.who(f"odd-{n}", f"192.0.2.{n}")) for n in range(40)]
         await asyncio.sleep(0.2)
         assert (await asked.who(good)).rejection is None
         assert not any(one.done() for one in flood)
+        up.release()
         assert {one.rejection for one in await asyncio.gather(*flood)} == {INVALID}
 
 

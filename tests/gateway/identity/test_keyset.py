@@ -73,10 +73,10 @@ async def kept(key_set: KeySet) -> AsyncIterator[None]:
 
 async def until(count: int, up: Origin) -> None:
     """Wait until `count` requests have arrived and been answered."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while len(up.seen) < count:
             await asyncio.sleep(0.01)
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.2)
 
 
 async def test_keys_are_found_once_they_were_fetched(up: Origin) -> None:

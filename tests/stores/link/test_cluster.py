@@ -15,7 +15,7 @@ from gateway.stores.link.sync import open_client
 from tests.stores.link.linked import INCR, NAMES, call, linked, run, up
 from tests.wire.faults import FaultProxy
 from tests.wire.redis import RedisCluster, RedisServer
-from tests.wire.waiting import until
+from tests.wire.waiting import SLACK, until
 
 __all__: list[str] = []
 
@@ -129,7 +129,7 @@ async def test_a_failover_under_load_is_followed(cluster: RedisCluster) -> None:
                 kinds.add(reply.kind)
             return isinstance(reply, list)
 
-        async with asyncio.timeout(8.0):
+        async with asyncio.timeout(8.0 + SLACK):
             while not await served():
                 assert link.up
                 await asyncio.sleep(0.005)

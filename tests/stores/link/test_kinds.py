@@ -125,7 +125,7 @@ async def test_a_store_that_is_not_there_is_no_reason_to_wait(
         assert "hunter2" not in f"{answer} {link!r} {link.address!r} {vars(link)}"
         if arrange is not None:
             proxy.heal()
-            await up(link, 2.0)
+            await up(link)
 
 
 async def test_a_password_that_becomes_right_is_taken(proxy: FaultProxy, redis_server: RedisServer) -> None:
@@ -166,6 +166,6 @@ async def test_a_demoted_primary_is_left(proxy: FaultProxy) -> None:
             await asyncio.sleep(0)
             proxy.rewrite(saying(words), fresh=False)
             assert (await run(link, INCR, [A], b"x")).kind == words.partition(b" ")[0].decode().lower()
-            await up(link, 1.0)
+            await up(link)
             assert (await run(link, INCR, [A], b"x"))[1] == b"x"
         assert link.connections == 1

@@ -117,7 +117,7 @@ def test_the_clock_is_the_servers(client: redis.Redis) -> None:
     assert before <= stamp == seen <= after
     for name in ("lease", "seats"):
         assert load_script(name).source.count(CLOCK) == 1
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while _lease(client, {"k": Want()})[0].left_high < 0.5:
         assert time.monotonic() < deadline
 
@@ -163,7 +163,7 @@ def test_planted_seats_heal(client: redis.Redis, lua_server: RedisServer, plante
 def test_seats_held_by_nobody_come_free_within_a_lease(client: redis.Redis, entry: tuple[float, ...]) -> None:
     """An entry that no process renews is gone when a lease is over, whatever it says."""
     client.set("k", pack("<4d", *entry))
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while _seats(client, Claim(b"k", 0, 2, 3), ttl_us=30_000)[0].allowance < 2:
         assert time.monotonic() < deadline
 
@@ -172,7 +172,7 @@ def test_case_081_seats_of_a_killed_process_come_free(client: redis.Redis) -> No
     """On the server's clock the allowances of a process that renews no more end with their lease; nothing is left."""
     assert _seats(client, Claim(b"k", 0, 3, 3), process=1, ttl_us=80_000) == [(3, False)]
     assert _seats(client, Claim(b"k", 0, 1, 3), process=2, ttl_us=80_000) == [(0, False)]
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while _seats(client, Claim(b"k", 0, 1, 3), process=2, ttl_us=80_000)[0].allowance < 1:
         assert time.monotonic() < deadline
     assert _seats(client, Claim(b"k", 0, 0, 3), process=2) == [(0, False)]
