@@ -12,7 +12,8 @@ Rules
    were seen within `MEMORY`, the last seat of any number is for a tenant that holds none.
 4. A free seat goes to the waiting tenant that holds the fewest by weight, of equals to the one that has waited longest.
    Tenants under rule 2 are in the same order, so the first of them is the only one to ask.
-5. An account is kept while its tenant holds or waits; of the others a thousand, so that a call makes none.
+5. An account is kept while its tenant holds or waits; of the others sixteen thousand, so that a call makes none, be it
+   that of another tenant each time.
 
 A tenant nobody listed has an account of its own, of weight 1; all callers without a credential have one together.
 """
@@ -33,7 +34,9 @@ MEMORY: Final = 60.0
 #: How many times the free seats a tenant may hold.
 _TIMES_FREE: Final = 15.0
 
-#: Accounts kept of tenants that hold and want nothing, and entries of the queue beyond those that count.
+#: Accounts kept of tenants that hold and want nothing: at most about 5 MB.
+_IDLE: Final = 16_384
+#: Entries of the queue beyond those that count.
 _SPARE: Final = 1_024
 
 
@@ -173,7 +176,7 @@ class Seats:
     # Accounts
 
     def _open(self, tenant: str | None) -> Account:
-        if len(self._accounts) >= _SPARE + self._active:
+        if len(self._accounts) >= _IDLE + self._active:
             self._accounts = {name: each for name, each in self._accounts.items() if each.held or each.line}
         account = self._accounts[tenant] = Account(tenant)
         return account
