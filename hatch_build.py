@@ -57,6 +57,7 @@ MODULES = (
     "gateway/proxy/refuse.py",
     "gateway/proxy/response.py",
     "gateway/proxy/retry.py",
+    "gateway/proxy/scope.py",
     "gateway/proxy/seats.py",
     "gateway/proxy/sink.py",
     "gateway/proxy/target.py",

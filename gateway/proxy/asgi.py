@@ -1,8 +1,9 @@
 """The gateway as an ASGI application: a thin shell around `Exchange`, under any ASGI server.
 
 Rules
-1. One coroutine writes, and the server's own task runs it. A task of ours exists only to pump a body, or to notice that
-   the caller of a slow request left: it starts after `WATCH_AFTER`, so most requests never have one.
+1. One coroutine writes, and the server's own task runs it: a small answer costs one wait and two messages. A task of
+   ours exists only to pump a body, or to notice that the caller of a slow request left: it starts after `WATCH_AFTER`,
+   so most requests never have one. A request that is over is kept by nobody.
 2. Back-pressure both ways: at most `HELD` octets wait in either direction (and what one read of a socket brings).
 3. A broken transfer is an application that returns without completing its response: servers close the connection then
    (uvicorn says so in one line of its log).
@@ -17,16 +18,14 @@ import asyncio
 import logging
 from collections import deque
 from typing import Any
-from urllib.parse import quote
 
 from starlette.types import Message, Receive, Scope, Send
 
 from gateway.ports import Headers
-from gateway.proxy.address import UNIX
 from gateway.proxy.answer import Answer
 from gateway.proxy.exchange import Exchange
 from gateway.proxy.front import Front
-from gateway.proxy.parse import Head
+from gateway.proxy.scope import head_of
 from gateway.proxy.sink import Sink
 from gateway.proxy.websocket import Sockets, websocket
 
@@ -47,7 +46,7 @@ _WEBSOCKET = (b"upgrade", b"websocket")
 
 
 class Proxy:
-    """The application. `front` may be replaced; a request keeps the one it began with.
+    """The application, on one loop. `front` may be replaced; a request keeps the one it began with.
 
     Without `sockets` no WebSocket is taken.
     """
@@ -60,87 +59,104 @@ class Proxy:
         self._watch = _Watch()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one HTTP request or one WebSocket; answer lifespan events, of which nothing is needed."""
+        """Serve one HTTP request or one WebSocket; answer lifespan events, of which nothing is needed.
+
+        A request is served here and in no coroutine below: each would be entered anew for every step.
+        """
+        if scope["type"] != "http":
+            await self._beside(scope, receive, send)
+            return
+        head = head_of(scope)
+        shell = _Shell(self._watch, receive)
+        if head.version[0] in "23" and not any(name == b"content-length" for name, _ in head.headers):
+            first = shell.first = await receive()
+            if first["type"] == "http.disconnect":
+                return
+            head.ended = not first.get("body") and not first.get("more_body")
+        exchange = Exchange(self.front, head, shell)
+        try:
+            shell.begin(exchange)
+            while True:
+                while (message := shell.message()) is not None:
+                    await send(message)
+                if shell.finished:
+                    break
+                await shell.more()
+            if shell.linger:
+                await shell.discard()
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except OSError:
+            pass  # ASGI 2.4: what `send` raises once the caller is gone
+        finally:
+            shell.close()
+            exchange.caller_gone()
+
+    async def _beside(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Take part in what is no request."""
         match scope["type"]:
-            case "http":
-                await _serve(self.front, self._watch, scope, receive, send)
             case "websocket" if self._sockets is not None:
-                await websocket(self.front, self._sockets, scope, receive, send, _head(scope))
+                await websocket(self.front, self._sockets, scope, receive, send, head_of(scope))
             case "websocket":
                 await _deny(self.front, scope, receive, send)
             case "lifespan":
                 await _live(receive, send)
 
 
-async def _serve(front: Front, watch: _Watch, scope: Scope, receive: Receive, send: Send) -> None:
-    head = _head(scope)
-    first: Message | None = None
-    if head.version[0] in "23" and not any(name == b"content-length" for name, _ in head.headers):
-        first = await receive()
-        if first["type"] == "http.disconnect":
-            return
-        head.ended = not first.get("body") and not first.get("more_body")
-    shell = _Shell(receive, send, first, watch)
-    await shell.run(Exchange(front, head, shell))
-
-
 class _Shell(Sink):
     """Source and sink of one exchange: messages in, messages out."""
 
     __slots__ = (
-        "_ahead", "_ahead_bytes", "_all_read", "_exchange", "_finished", "_first", "_held", "_later", "_linger",
-        "_messages", "_paused", "_pump", "_receive", "_room", "_send", "_waiter", "_wanted",
+        "_ahead", "_ahead_bytes", "_all_read", "_chunks", "_ending", "_exchange", "_held", "_paused", "_pump",
+        "_receive", "_room", "_sending", "_start", "_waiter", "_wanted", "_watch", "_watched", "finished", "first",
+        "linger",
     )  # fmt: skip
 
-    def __init__(self, receive: Receive, send: Send, first: Message | None, watch: _Watch) -> None:
+    def __init__(self, watch: _Watch, receive: Receive) -> None:
+        self._watch = watch
         self._receive = receive
-        self._send = send
-        self._first = first
-        self._later = watch
         self._exchange: Exchange
+        self._watched: set[_Shell] | None = None
         # To the caller
-        self._messages: deque[dict[str, Any]] = deque()
-        self._held = 0
-        self._paused = False
-        self._finished = False
-        self._linger = False
+        self._start: dict[str, Any] | None = None
+        self._chunks: list[bytes] = []
+        self._held = self._sending = 0
+        self._ending = self._paused = False
         self._waiter: asyncio.Future[None] | None = None
+        #: Whether nothing comes behind the messages that are there.
+        self.finished = False
+        #: Whether what of the request body still comes is to be read before the end of the answer is told.
+        self.linger = False
         # From the caller
-        self._ahead: deque[bytes] = deque()
+        self.first: Message | None = None
+        self._ahead: deque[bytes] | None = None
         self._ahead_bytes = 0
-        self._all_read = False
-        self._wanted = False
+        self._all_read = self._wanted = False
         self._room: asyncio.Future[None] | None = None
         self._pump: asyncio.Task[None] | None = None
 
-    async def run(self, exchange: Exchange) -> None:
-        """Serve `exchange` to its end."""
+    def begin(self, exchange: Exchange) -> None:
+        """Begin `exchange`; see to it that a body is read, or at least that the caller is seen to leave."""
         self._exchange = exchange
-        try:
-            exchange.begin()
-            if not exchange.over:
-                self._watch(exchange)
-            await self._write()
-        except OSError:
-            # ASGI 2.4: what `send` raises once the caller is gone.
-            exchange.caller_gone()
-        finally:
-            self._finished = True  # so that nobody begins to watch
-            if self._pump is not None:
-                self._pump.cancel()
-                self._pump = None  # how it ended would refer to us
-            exchange.caller_gone()
-
-    def _watch(self, exchange: Exchange) -> None:
-        """See to it that a body is read, or at least that the caller is seen to leave."""
+        exchange.begin()
+        if exchange.over:
+            return
         if not exchange.awaits_body:
-            self._later.add(self)
+            self._watched = self._watch.add(self)
         elif self._wanted or not exchange.awaits_permission:
             self.start_pump()
 
+    def close(self) -> None:
+        """Let go of whoever still waits: nobody writes any more."""
+        self.finished = True  # so that nobody begins to watch
+        if self._watched is not None:
+            self._watched.discard(self)
+        if self._pump is not None:
+            self._pump.cancel()
+            self._pump = None  # how it ended would refer to us
+
     def start_pump(self) -> None:
         """Read what comes, the caller's leaving too, if nobody does yet."""
-        if self._pump is None and not self._finished:
+        if self._pump is None and not self.finished:
             self._pump = asyncio.get_running_loop().create_task(self._read())
             self._pump.add_done_callback(self._pumped)
 
@@ -152,39 +168,43 @@ class _Shell(Sink):
 
     def _leave(self) -> None:
         """End the exchange; nobody is left to tell."""
-        self._messages.clear()
+        self._start = None
+        self._chunks.clear()
+        self._ending = False
         self._exchange.caller_gone()
         self._finish()
 
     # The sink
 
     def answer(self, answer: Answer) -> None:
-        """Queue an answer of ours."""
+        """Keep an answer of ours."""
         headers = [*answer.headers, _CLOSE] if answer.close else answer.headers
-        self._messages.append({"type": "http.response.start", "status": answer.status, "headers": headers})
-        self._messages.append({"type": "http.response.body", "body": answer.body, "more_body": answer.close})
-        self._linger = answer.close
+        self._start = {"type": "http.response.start", "status": answer.status, "headers": headers}
+        if answer.body:
+            self._chunks.append(answer.body)
+        self.linger = answer.close
+        self._ending = not answer.close
         self._finish()
 
     def interim(self, status: int, headers: Headers) -> None:
         """ASGI has no way to send these."""
 
     def start(self, status: int, headers: Headers, body: bytes = b"") -> None:
-        """Queue a response head, and what of the body is there.
+        """Keep a response head, and what of the body is there.
 
         A 304 has no body whatever length it tells of, which servers do not all know.
         """
         if status == 304:
             headers = [field for field in headers if field[0] != b"content-length"]
-        self._messages.append({"type": "http.response.start", "status": status, "headers": headers})
+        self._start = {"type": "http.response.start", "status": status, "headers": headers}
         if body:
             self.data(body)
         else:
             self._wake()
 
     def data(self, chunk: bytes) -> None:
-        """Queue octets of the body."""
-        self._messages.append({"type": "http.response.body", "body": chunk, "more_body": True})
+        """Keep octets of the body."""
+        self._chunks.append(chunk)
         self._held += len(chunk)
         if self._held > HELD and not self._paused:
             self._paused = True
@@ -193,10 +213,7 @@ class _Shell(Sink):
 
     def end(self) -> None:
         """Complete the response, in the last piece if it was not sent yet."""
-        if self._messages and "body" in self._messages[-1]:
-            self._messages[-1]["more_body"] = False
-        else:
-            self._messages.append({"type": "http.response.body", "body": b"", "more_body": False})
+        self._ending = True
         self._finish()
 
     def abort(self) -> None:
@@ -213,40 +230,56 @@ class _Shell(Sink):
 
     # To the caller
 
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+    def message(self) -> dict[str, Any] | None:
+        """Return what to send next, None if it is not there yet or was all. What was returned before is sent by now.
 
-    def _finish(self) -> None:
-        self._finished = True
-        self._wake()
+        What waits of the body goes in one piece: to most servers a message is a system call.
+        """
+        start = self._start
+        if start is not None:
+            self._start = None
+            return start
+        if self._sending:
+            self._sent()
+        chunks, ending = self._chunks, self._ending
+        body = b""
+        if chunks:
+            body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+            chunks.clear()
+            self._sending = len(body)
+        elif not ending:
+            return None
+        self._ending = False
+        return {"type": "http.response.body", "body": body, "more_body": not ending}
 
-    async def _write(self) -> None:
-        messages = self._messages
-        while True:
-            while messages:
-                message = messages.popleft()
-                await self._send(message)
-                if self._held:
-                    self._sent(message)
-            if self._finished:
-                break
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
-        if self._linger:
-            if self._pump is not None:
-                self._pump.cancel()
-            await self._discard()
-            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    def _sent(self, message: dict[str, Any]) -> None:
-        self._held -= len(message.get("body", b""))
+    def _sent(self) -> None:
+        self._held -= self._sending
+        self._sending = 0
         if self._paused and self._held <= HELD // 2:
             self._paused = False
             self._exchange.caller_writable(True)
 
-    async def _discard(self) -> None:
+    def more(self) -> asyncio.Future[None]:
+        """Return what is done once there is more to send, or nothing more to come."""
+        waiter: asyncio.Future[None] = self._watch.loop().create_future()
+        self._waiter = waiter
+        return waiter
+
+    def _wake(self) -> None:
+        waiter = self._waiter
+        if waiter is not None:
+            self._waiter = None
+            if not waiter.done():  # as that of a cancelled request is
+                waiter.set_result(None)
+
+    def _finish(self) -> None:
+        self.finished = True
+        self._wake()
+
+    async def discard(self) -> None:
         """Read what of an unwanted body still comes, for a while; the answer is already on its way."""
+        if self._pump is not None:
+            self._pump.cancel()
         try:
             async with asyncio.timeout(LINGER):
                 while (await self._receive()).get("more_body"):
@@ -259,22 +292,24 @@ class _Shell(Sink):
     async def _read(self) -> None:
         """Pump the request body, then wait for the caller to leave."""
         while True:
-            message = self._first or await self._receive()
-            self._first = None
+            message = self.first or await self._receive()
+            self.first = None
             if message["type"] == "http.disconnect":
                 self._leave()
                 return
             if not self._all_read:
                 self._take(message)
-            if self._finished:
+            if self.finished:
                 return
-            while self._ahead_bytes >= HELD and not self._finished:
+            while self._ahead_bytes >= HELD and not self.finished:
                 self._room = asyncio.get_running_loop().create_future()
                 await self._room
 
     def _take(self, message: Message) -> None:
         chunk = message.get("body", b"")
         if chunk:
+            if self._ahead is None:
+                self._ahead = deque()
             self._ahead.append(chunk)
             self._ahead_bytes += len(chunk)
         self._all_read = not message.get("more_body", False)
@@ -282,62 +317,52 @@ class _Shell(Sink):
 
     def _pass_on(self) -> None:
         """Give the exchange what it wants of what was read ahead."""
-        while self._ahead and self._wanted:
-            chunk = self._ahead.popleft()
+        ahead = self._ahead
+        while ahead and self._wanted:
+            chunk = ahead.popleft()
             self._ahead_bytes -= len(chunk)
             self._exchange.body(chunk)
-        if self._all_read and not self._ahead and self._exchange.awaits_body:
+        if self._all_read and not ahead and self._exchange.awaits_body:
             self._exchange.body_end()
         if self._room is not None and self._ahead_bytes < HELD and not self._room.done():
             self._room.set_result(None)
 
 
 class _Watch:
-    """The requests that may have to be watched, on one timer: most end before it comes round."""
+    """The requests that may have to be watched, on one timer: most end before it comes round, and are not kept."""
 
-    __slots__ = ("_old", "_running", "_young")
+    __slots__ = ("_loop", "_old", "_running", "_young")
 
     def __init__(self) -> None:
-        self._young: list[_Shell] = []
-        self._old: list[_Shell] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._young: set[_Shell] = set()
+        self._old: set[_Shell] = set()
         self._running = False
 
-    def add(self, shell: _Shell) -> None:
-        """Have `shell` watch for its caller in `WATCH_AFTER` seconds or a little more, unless it is over by then."""
-        self._young.append(shell)
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Return the loop; asked for it, asyncio asks the system first whether this is still the same process."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop
+
+    def add(self, shell: _Shell) -> set[_Shell]:
+        """Have `shell` watch for its caller in `WATCH_AFTER` seconds or a little more, unless it is over by then.
+
+        Return what it is to be taken out of: all of a request that is over would stay in memory until then.
+        """
+        self._young.add(shell)
         if not self._running:
             self._running = True
-            asyncio.get_running_loop().call_later(WATCH_AFTER, self._turn)
+            self.loop().call_later(WATCH_AFTER, self._turn)
+        return self._young
 
     def _turn(self) -> None:
-        due, self._old, self._young = self._old, self._young, []
+        due, self._old, self._young = self._old, self._young, set()
         for shell in due:
             shell.start_pump()
         self._running = bool(self._old)
         if self._running:
-            asyncio.get_running_loop().call_later(WATCH_AFTER, self._turn)
-
-
-def _head(scope: Scope) -> Head:
-    """Return the request head of a scope."""
-    path = scope.get("raw_path") or quote(scope["path"], safe="/!$&'()*+,;=:@%").encode("ascii")
-    query = scope.get("query_string")
-    return Head(
-        scope.get("method", "GET").encode("ascii"),
-        path + b"?" + query if query else path,
-        list(scope["headers"]),
-        _peer(scope),
-        "https" if scope.get("scheme") in {"https", "wss"} else "http",
-        scope.get("http_version", "1.1"),
-    )
-
-
-def _peer(scope: Scope) -> str:
-    """Return the address of the socket's other end. A peer that is gone already is nobody, and not a trusted `unix`."""
-    client, server = scope.get("client"), scope.get("server")
-    if client:
-        return str(client[0]) or UNIX
-    return UNIX if server is None or server[1] is None else "unknown"
+            self.loop().call_later(WATCH_AFTER, self._turn)
 
 
 class _Denial(Sink):
@@ -352,7 +377,7 @@ class _Denial(Sink):
 
 async def _deny(front: Front, scope: Scope, receive: Receive, send: Send) -> None:
     """Answer a WebSocket handshake as the HTTP request it is; where the server cannot say that, close it."""
-    head = _head(scope)
+    head = head_of(scope)
     head.headers.append(_WEBSOCKET)
     denial = _Denial()
     Exchange(front, head, denial).begin()  # an upgrade is only ever answered
