@@ -69,6 +69,16 @@ def test_no_routes_match_nothing() -> None:
     assert only.route("GET", "") == UNMATCHED
 
 
+def test_what_is_remembered_of_paths_is_bounded() -> None:
+    """And right: after as many others as callers like a path is routed as it was, and so is a very long one."""
+    classifier = Classifier(policy_set(routes=ROUTES))
+    found = classifier.route("GET", "/v1/exports/all")
+    assert {classifier.route("GET", f"/v1/exports/{number}") for number in range(3_000)} == {found}
+    for path in ("/v1/exports/all", "/v1/exports/" + "x" * 1_000):
+        assert [classifier.route("GET", path) for _ in range(2)] == [found, found]
+    assert len(classifier._by_method["GET"]._known) <= 1024
+
+
 @pytest.mark.parametrize("path", ["/a*", "/a/**/b", "/***", "/*.json", "**x"])
 def test_misplaced_wildcard_is_an_error(path: str) -> None:
     """A wildcard inside a segment, or `**` before the end, is a wrong document."""
