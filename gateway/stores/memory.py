@@ -95,13 +95,15 @@ class MemoryStore:
     """
 
     __slots__ = ("_backstop", "_buckets", "_changed_at", "_hand", "_left", "_max_keys", "_overflow", "_peak", "_pinned",
-                 "_ring", "_seats", "overflow_requests")  # fmt: skip
+                 "_ring", "_seats", "_shares", "overflow_requests")  # fmt: skip
 
     def __init__(self, policies: PolicySet, max_keys: int, now: Micros, backstop: Backstop | None = None) -> None:
         self._backstop: Backstop = backstop or Shares(
             policies.backstop.rate.per_us, policies.backstop.burst, policies.classes, policies.unlisted_weight, now,
             policies.max_unlisted_tenants,
         )  # fmt: skip
+        #: The same, where it is those.
+        self._shares = self._backstop if isinstance(self._backstop, Shares) else None
         self._max_keys = max_keys
         self._buckets: dict[str, Bucket] = {}
         self._overflow: dict[str, Bucket] = {}
@@ -134,43 +136,39 @@ class MemoryStore:
     def take(self, plan: Plan, now: Micros) -> Reading:
         """Take every enforced charge and seat of `plan` at `now`, or nothing; then ask the shadow charges."""
         found: list[Bucket] = []
-        levels: list[RequestUnits] = []
-        tokens: list[RequestUnits] = []
-        refused = self._ask(plan, now, found, levels, tokens)
+        refused = self._ask(plan, now, found)
         if refused:
-            return Reading(tuple(refused), tuple(tokens))
+            return Reading(tuple(refused), tuple([bucket.left for bucket in found]))
         over = False
         if plan.share is not None:
-            share = self._backstop.take(plan.share, now)
+            # What shares fairly is called without a detour where this is compiled.
+            shares = self._shares
+            share = self._backstop.take(plan.share, now) if shares is None else shares.take(plan.share, now)
             if share is not None:
-                return Reading((Refusal(share.limit, share.wait_us),), tuple(tokens), (), share.beyond_own, share.over)
-            over = self._backstop.over
+                refused.append(Refusal(share.limit, share.wait_us))
+                tokens = tuple([bucket.left for bucket in found])
+                return Reading(tuple(refused), tokens, (), share.beyond_own, share.over)
+            over = self._backstop.over if shares is None else shares.over
+        left: list[RequestUnits] = []
         for index, charge in enumerate(plan.own):
-            bucket = found[index]
+            bucket, cost = found[index], charge.cost
             if charge.low and now < bucket.low_until:
                 gcra.take(bucket, charge, now)
             else:
-                bucket.level = levels[index] + charge.cost
+                bucket.level = bucket.found + cost
                 if now > bucket.stamp:  # noqa: PLR1730 - max() is a call
                     bucket.stamp = now
-            tokens[index] -= charge.cost
+            left.append(bucket.left - cost)
         seats = self._seats
         for seat in plan.seats:
             seats[seat.holder] = seats.get(seat.holder, 0) + 1
-        return Reading((), tuple(tokens), self._shadow(plan, now) if plan.shadow else (), False, over)
+        return Reading((), tuple(left), self._shadow(plan, now) if plan.shadow else (), False, over)
 
-    def _ask(
-        self,
-        plan: Plan,
-        now: Micros,
-        found: list[Bucket],
-        levels: list[RequestUnits],
-        tokens: list[RequestUnits],
-    ) -> list[Refusal]:
+    def _ask(self, plan: Plan, now: Micros, found: list[Bucket]) -> list[Refusal]:
         """Ask all own limits, changing none, and return what refused.
 
-        For each charge in turn its bucket, the level found, and the tokens that this class could take are appended to
-        the lists. The kernel's step is written out for what nearly always holds, no other class waiting: as calls to
+        The bucket of each charge in turn is appended to `found`; it has noted its level, and the tokens that this class
+        could take. The kernel's step is written out for what nearly always holds, no other class waiting: as calls to
         `gcra` it takes 1 us more a decision. The contract suite compares the two.
         """
         buckets = self._buckets
@@ -200,8 +198,8 @@ class MemoryStore:
             if not fits:
                 refused.append(Refusal(charge.limit, gcra.refuse(bucket, charge, now)))
             found.append(bucket)
-            levels.append(level)
-            tokens.append(left)
+            bucket.found = level
+            bucket.left = left
         seats = self._seats
         for seat in plan.seats:
             if seats.get(seat.holder, 0) >= seat.seats:

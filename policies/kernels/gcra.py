@@ -82,10 +82,12 @@ class Bucket:
 
     `level` was true at `stamp`. `high_at` is when a high ask was last made, `low_until` when the waiting low ones are
     forgotten. `credit` was the floor's credit at `credit_at`; `want` is the dearest low cost waiting, by `want_until`.
+    `found` and `left` are notes of whoever asks, good until it has decided: the level then, and what it could take.
     """
 
     __slots__ = (
-        "burst", "credit", "credit_at", "high_at", "level", "low_until", "rate_us", "stamp", "want", "want_until",
+        "burst", "credit", "credit_at", "found", "high_at", "left", "level", "low_until", "rate_us", "stamp", "want",
+        "want_until",
     )  # fmt: skip
 
     def __init__(self, rate_us: float, burst: RequestUnits, now: Micros) -> None:
@@ -93,6 +95,7 @@ class Bucket:
         self.burst = burst
         self.level = 0.0 if rate_us > 0 else inf
         self.stamp = now
+        self.found = self.left = 0.0
         self.high_at = -SECOND
         self.low_until = 0
         self.want = 0.0
@@ -155,9 +158,10 @@ def demand(bucket: Bucket, ask: Ask, now: Micros) -> None:
 
 def refuse(bucket: Bucket, ask: Ask, now: Micros) -> Micros:
     """Note that `ask` was refused at `now`, and return its wait."""
-    if ask.low:
+    low = ask.low
+    if low:
         _await(bucket, ask, now)
-    return wait(bucket, ask, now)
+    return _wait(bucket, ask, now, low=low)
 
 
 def _await(bucket: Bucket, ask: Ask, now: Micros) -> None:
@@ -214,11 +218,15 @@ def resize(bucket: Bucket, rate_us: float, burst: RequestUnits, now: Micros) -> 
 
 def wait(bucket: Bucket, ask: Ask, now: Micros) -> Micros:
     """Return how long after `now` the refused `ask` would be admitted if nobody else asked; NEVER with a zero rate."""
+    return _wait(bucket, ask, now, low=ask.low)
+
+
+def _wait(bucket: Bucket, ask: Ask, now: Micros, *, low: bool) -> Micros:
     if bucket.rate_us <= 0:
         return NEVER
-    if ask.low and now < bucket.high_at + SECOND:
+    if low and now < bucket.high_at + SECOND:
         return _exact(bucket, ask, now, _low_turn(bucket, ask)) - now
-    if not ask.low and now < bucket.low_until:
+    if not low and now < bucket.low_until:
         return _exact(bucket, ask, now, _high_turn(bucket, ask, now)) - now
     # The common case, checked without a call; `_exact` is for what rounding moves.
     highest = max(0.0, bucket.burst - ask.cost)
