@@ -26,7 +26,11 @@ from dataclasses import replace
 from typing import overload
 
 from gateway.clock import Clock
-from gateway.ports import Ask, AskStore, Decision, Meter, Recorder, Rejection, Resolver, Store
+from gateway.history.meter import Meter
+from gateway.identity.resolver import CredentialResolver
+from gateway.ports import Ask, AskStore, Decision, Recorder, Rejection, Resolver, Store
+from gateway.stores.memory import MemoryStore
+from gateway.telemetry.recorder import Telemetry
 from policies.admit import Planner, judge
 from policies.classify import Classifier
 from policies.cost import UNMATCHED
@@ -64,11 +68,16 @@ class Pending:
 
 
 class Pipeline:
-    """One for a process. `random` draws the jitter, in [0, 1)."""
+    """One for a process. `random` draws the jitter, in [0, 1).
+
+    Its ports may be anybody's. Those that are the usual ones are known by their class as well: compiled, a call of what
+    is known so costs a tenth of one that is looked up by name.
+    """
 
     __slots__ = (
-        "_ask", "_ask_store", "_classifier", "_clock", "_meter", "_planner", "_policies", "_random",
-        "_recorder", "_renew_us", "_resolver", "_retired", "_shadow", "_store", "in_flight", "overlay",
+        "_ask", "_ask_store", "_classifier", "_clock", "_credentials", "_memory", "_meter", "_planner", "_policies",
+        "_random", "_recorder", "_renew_us", "_resolver", "_retired", "_shadow", "_store", "_telemetry", "in_flight",
+        "overlay",
     )  # fmt: skip
 
     def __init__(
@@ -83,8 +92,10 @@ class Pipeline:
     ) -> None:
         self._resolve_by(resolver)
         self._store = store
+        self._memory = store if isinstance(store, MemoryStore) else None
         self._ask_store: AskStore | None = getattr(store, "ask", None)
         self._recorder = recorder
+        self._telemetry = recorder if isinstance(recorder, Telemetry) else None
         self._clock = clock
         self._random = random
         self._meter = meter
@@ -99,6 +110,7 @@ class Pipeline:
 
     def _resolve_by(self, resolver: Resolver) -> None:
         self._resolver = resolver
+        self._credentials = resolver if isinstance(resolver, CredentialResolver) else None
         self._ask: Ask | None = getattr(resolver, "ask", None)
 
     def _bind(self, policies: PolicySet) -> None:
@@ -175,7 +187,10 @@ class Pipeline:
         decide again. Without `resume` what the store does not know is decided by its posture.
         """
         now = self._clock.now()
-        resolution = self._resolver.resolve(headers, facts.address, preflight=facts.preflight)
+        if (credentials := self._credentials) is not None:
+            resolution = credentials.resolve(headers, facts.address, preflight=facts.preflight)
+        else:
+            resolution = self._resolver.resolve(headers, facts.address, preflight=facts.preflight)
         principal, rejection = resolution.principal, resolution.rejection
         if rejection is not None:
             if rejection.status >= 500 and not self._shadow:
@@ -192,7 +207,7 @@ class Pipeline:
                 return Pending(take_back, principal, cls, route, now)
         decision = Decision(request_id, facts, principal, cls, route, now)
         decision.class_raise_attempt = raised
-        reading = self._store.take(plan, now)
+        reading = self._store.take(plan, now) if self._memory is None else self._memory.take(plan, now)
         verdict = judge(plan, reading, now, self._random() if reading.refused else 0.0)
         decision.verdict = verdict
         decision.exemption = plan.exemption
@@ -248,7 +263,10 @@ class Pipeline:
         correct = corrections(verdict, decision.principal.kind, sent=decision.sent)
         if verdict is not None and correct.release:
             if verdict.plan.seats:
-                self._store.release(verdict.plan)
+                if self._memory is None:
+                    self._store.release(verdict.plan)
+                else:
+                    self._memory.release(verdict.plan)
             if correct.give_back:
                 self._store.give_back(verdict.plan, now, verdict.reading)
                 if self._meter is not None:
@@ -258,7 +276,10 @@ class Pipeline:
         decision.outcome = outcome
         decision.status = status
         decision.limit = limit
-        self._recorder.record(decision, now)
+        if self._telemetry is None:
+            self._recorder.record(decision, now)
+        else:
+            self._telemetry.record(decision, now)
 
 
 def _as_it_is(policies: PolicySet) -> PolicySet:

@@ -14,10 +14,10 @@ from typing import Protocol
 from policies.charge import Plan, Reading
 from policies.policy import PolicySet
 from policies.request import Class, Principal, RequestFacts
-from policies.units import Micros, RequestUnits
+from policies.units import Micros
 from policies.verdict import Outcome, Verdict
 
-__all__ = ["Ask", "AskStore", "Decision", "Meter", "Recorder", "Rejection", "Resolution", "Resolver", "Store", "Ticker"]
+__all__ = ["Ask", "AskStore", "Decision", "Recorder", "Rejection", "Resolution", "Resolver", "Store", "Ticker"]
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -168,18 +168,6 @@ class Recorder(Protocol):
 
     def record(self, decision: Decision, now: Micros) -> None:
         """Count `decision`, whose `outcome`, `status` and `limit` are final."""
-        ...
-
-
-class Meter(Protocol):
-    """Counts what each key uses and is refused, as it is decided."""
-
-    def note(self, principal: Principal, cost: RequestUnits, limit: str, now: Micros) -> None:
-        """Count one decision: admitted if `limit` is empty, else refused by it."""
-        ...
-
-    def take_back(self, principal: Principal, cost: RequestUnits, admitted_at: Micros) -> None:
-        """Uncount one that was admitted and never sent."""
         ...
 
 

@@ -50,7 +50,7 @@ class Slot:
 
 
 class Meter:
-    """Counts decisions by key; implements `gateway.ports.Meter`."""
+    """Counts decisions by key; the one that `gateway.pipeline` tells."""
 
     __slots__ = ("_begins", "_cells", "_closed", "_ends", "_max_keys", "overflowed", "slot")
 
