@@ -11,7 +11,7 @@ Rules
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from typing import TypeAlias
 
 from gateway.ports import Resolution
@@ -20,7 +20,7 @@ from policies.request import Principal
 __all__ = ["Answer", "Finding", "proven"]
 
 
-class Answer(Enum):
+class Answer(StrEnum):
     """The ways of proving nothing."""
 
     NOT_MINE = "not_mine"

@@ -57,13 +57,23 @@ class Generations(Generic[K, V]):
         return len(self.young) + len(self._old)
 
 
+class _Known(Generic[V]):
+    """What is known of one token."""
+
+    __slots__ = ("until", "value")
+
+    def __init__(self, value: V, until: Micros) -> None:
+        self.value = value
+        self.until = until
+
+
 class TokenCache(Generic[V]):
     """What is known of tokens, by digest, each until an instant of its own."""
 
     __slots__ = ("_entries",)
 
     def __init__(self, size: int) -> None:
-        self._entries: Generations[bytes, tuple[Micros, V]] = Generations(size)
+        self._entries: Generations[bytes, _Known[V]] = Generations(size)
 
     def get(self, digest: bytes, wall: Micros) -> V | None:
         """Return what is known of `digest` at `wall`, or None."""
@@ -71,14 +81,14 @@ class TokenCache(Generic[V]):
         entry = self._entries.young.get(digest) or self._entries.get(digest)
         if entry is None:
             return None
-        if entry[0] <= wall:
+        if entry.until <= wall:
             self._entries.drop(digest)
             return None
-        return entry[1]
+        return entry.value
 
     def put(self, digest: bytes, value: V, until: Micros) -> None:
         """Remember `value` until the wall clock shows `until`."""
-        self._entries.put(digest, (until, value))
+        self._entries.put(digest, _Known(value, until))
 
     def drop(self, digest: bytes) -> None:
         """Forget `digest`, if it is known."""

@@ -15,7 +15,7 @@ Rules
 from __future__ import annotations
 
 import binascii
-from enum import Enum
+from enum import StrEnum
 from typing import Final
 
 from gateway.ports import Headers
@@ -36,7 +36,7 @@ _BLANK: Final = b" \t"
 _COMMA: Final = ord(",")
 
 
-class Presented(Enum):
+class Presented(StrEnum):
     """What the fields presented: nothing, one token to check, one credential we do not read, or several."""
 
     NOTHING = "nothing"

@@ -49,6 +49,8 @@ __all__ = [
     "stranger_table",
 ]
 
+# Looked up once, as it is called for nearly every request.
+_SHA256: Final = hashlib.sha256
 _TOKEN: Final = Presented.TOKEN
 _NOT_MINE: Final = Answer.NOT_MINE
 _OURS: Final = b"evh_"
@@ -141,7 +143,7 @@ class CredentialResolver:
         introspection = self._introspection
         if not self._shapes and introspection is None:
             return _NOT_MINE
-        digest = hashlib.sha256(token).digest()
+        digest = _SHA256(token).digest()
         finding = self._shaped(token, digest, wall) if self._shapes else _NOT_MINE
         if finding is _NOT_MINE and introspection is not None and could_be_opaque(token):
             return introspection.known(digest, wall)
@@ -162,7 +164,7 @@ class CredentialResolver:
             return None
         if token.startswith((_PAT, _JOB)):
             return None
-        digest = hashlib.sha256(token).digest()
+        digest = _SHA256(token).digest()
         if self._shapes and self._shaped(token, digest, self._clock.wall()) is not _NOT_MINE:
             return None
         return introspection.ask(token, digest, address, resume)

@@ -25,7 +25,7 @@ def test_step_of_the_wall_clock_is_not_seen(step: int, monkeypatch: pytest.Monke
     """The gateway's clock runs on while the wall clock steps, so 8/s on a 10/s bucket is never refused."""
     clock = Clock()
     before, wall = clock.now(), time.time_ns()
-    monkeypatch.setattr(time, "time_ns", lambda: wall + step * 1000)
+    monkeypatch.setattr("gateway.clock._TIME_NS", lambda: wall + step * 1000)
     assert 0 <= clock.now() - before < 60 * SECOND
     assert clock.wall() == (wall + step * 1000) // 1000
     gateway = _gateway()
