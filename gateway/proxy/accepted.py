@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from uvicorn.protocols.utils import get_remote_addr, is_ssl
 
+from gateway.proxy.deadlines import Due
+
 if TYPE_CHECKING:
     from uvicorn.config import Config
     from uvicorn.server import ServerState
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Accepted"]
 
 
-class Accepted:
+class Accepted(Due):
     """One connection. `transport` is None until it is made, which under TLS is after the handshake."""
 
     def __init__(
@@ -29,6 +31,7 @@ class Accepted:
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
+        super().__init__()
         self.config = config
         self.server_state = server_state
         self.app_state = app_state

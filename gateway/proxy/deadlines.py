@@ -12,7 +12,10 @@ Rules
 from __future__ import annotations
 
 import asyncio
-from typing import Final, Protocol
+from typing import Final
+
+from policies.native import mypyc_attr
+from policies.units import SECOND, Micros
 
 __all__ = ["GRAIN", "Deadlines", "Due"]
 
@@ -20,26 +23,34 @@ __all__ = ["GRAIN", "Deadlines", "Due"]
 GRAIN: Final = 0.25
 
 
-class Due(Protocol):
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Due:
     """Something with a deadline. `deadline` is in loop time, 0.0 for none; `filed` belongs to the wheel."""
 
-    deadline: float
-    filed: int
+    def __init__(self) -> None:
+        self.deadline = 0.0
+        self.filed = 0
 
     def on_deadline(self, now: float) -> None:
         """Act: the deadline has passed, and was set to 0.0 before this call."""
-        ...
+        raise NotImplementedError
 
 
 class Deadlines:
     """The wheel of one event loop."""
 
-    __slots__ = ("_handle", "_loop", "_slots")
+    __slots__ = ("_handle", "_loop", "_slots", "_time")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        #: Looked up once: it is asked with every request.
+        self._time = loop.time
         self._slots: dict[int, dict[Due, None]] = {}
         self._handle: asyncio.TimerHandle | None = None
+
+    def within(self, due: Due, timeout_us: Micros) -> None:
+        """Give `due` so long from now, replacing the deadline it had."""
+        self.set(due, self._time() + timeout_us / SECOND)
 
     def set(self, due: Due, deadline: float) -> None:
         """Give `due` a deadline in loop time, replacing the one it had."""
@@ -78,7 +89,7 @@ class Deadlines:
             self._handle = self._loop.call_later(GRAIN, self._turn)
 
     def _turn(self) -> None:
-        now = self._loop.time()
+        now = self._time()
         current = int(now / GRAIN)
         self._handle = None
         try:

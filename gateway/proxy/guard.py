@@ -23,7 +23,6 @@ Rules
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.ports import Rejection
@@ -75,10 +74,8 @@ class Guard(Sparable):
         if post.deadlines is None:
             post.deadlines = Deadlines(self.loop)
         self._deadlines = post.deadlines
-        self.deadline = 0.0
-        self.filed = 0
         self._turn: Turn | None = None
-        self._queue: deque[Turn] = deque()
+        self._queue: list[Turn] = []
         #: What the caller had not taken when it was last looked at.
         self._untaken = 0
         self._stalled_at = 0.0
@@ -198,7 +195,7 @@ class Guard(Sparable):
     # Deadlines
 
     def _within(self, timeout_us: Micros) -> None:
-        self._deadlines.set(self, self.loop.time() + timeout_us / SECOND)
+        self._deadlines.within(self, timeout_us)
 
     def on_deadline(self, now: float) -> None:
         """End what is late, with an answer where somebody waits for one."""
@@ -246,15 +243,18 @@ class Guard(Sparable):
         if self._fresh and self._state is not IDLE:
             self._expect()
         if self._begun:
-            self._queue.extend(self._begun)
-            self._begun.clear()
+            if self._queue:
+                self._queue += self._begun
+                self._begun.clear()
+            else:
+                self._queue, self._begun = self._begun, self._queue
             self.advance()
 
     def advance(self) -> None:
         """Begin the next request if none is under way; answer a fault once all before it are answered."""
         while self._turn is None and self._queue and not self.write_paused and self._state is not LINGER:
-            self._turn = self._queue.popleft()
-            self._turn.begin()
+            turn = self._turn = self._queue.pop(0)
+            turn.begin()
         if self._turn is None and not self._queue and self._fault is not None:
             self._answer(self._fault)
         self.regulate()
@@ -266,7 +266,6 @@ class Guard(Sparable):
         self._turn = None
         if not self.served:
             self.prove()
-        self.server_state.total_requests += 1
         if not keep_alive:
             self._queue.clear()
             self._linger()
@@ -297,6 +296,9 @@ class Guard(Sparable):
 
     def regulate(self) -> None:
         """Read on, or not (rule 5)."""
+        clear = self._receiving is None and not self._queue and not self._unfed and self._state is not OPAQUE
+        if clear and not (self.read_paused or self.write_paused or self._work > WORK):
+            return  # as nearly always: nothing waits, and what comes is read
         if self._state is LINGER or self.transport.is_closing():
             return
         receiving = self._receiving

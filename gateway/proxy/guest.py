@@ -7,7 +7,6 @@ What it waits since is read off its deadline: no request pays for it.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 
 from gateway.proxy.framing import HEAD, IDLE, LINGER, Framing
@@ -20,9 +19,8 @@ __all__ = ["Sparable"]
 class Sparable(Framing):
     """One connection of a listener, before it is guarded."""
 
-    deadline: float
     _turn: Turn | None
-    _queue: deque[Turn]
+    _queue: list[Turn]
 
     #: Whether a request was ever answered here.
     served = False

@@ -23,27 +23,27 @@ class RequestIds:
     protect nothing, so they need not be hard to guess.
     """
 
-    __slots__ = ("_block", "_clock", "_count", "_millisecond", "_time")
+    __slots__ = ("_begins", "_block", "_clock", "_count", "_millisecond")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._millisecond = -1
-        self._time = ""
+        self._begins = ""
         self._block = ""
         self._count = 1024
 
     def new(self) -> str:
         """Return an id that nothing else has."""
         millisecond = self._clock.now() // 1000
-        if millisecond != self._millisecond:
-            self._millisecond = millisecond
-            self._time = _encoded(millisecond, 5)
-        if self._count == 1024:
-            self._count = 0
-            self._block = _encoded(random.getrandbits(70), 7)
         count = self._count
+        if millisecond != self._millisecond or count == 1024:
+            if count == 1024:
+                count = 0
+                self._block = _encoded(random.getrandbits(70), 7)
+            self._millisecond = millisecond
+            self._begins = _encoded(millisecond, 5) + self._block
         self._count = count + 1
-        return f"{self._time}{self._block}{_PAIRS[count]}"
+        return self._begins + _PAIRS[count]
 
 
 def well_formed(request_id: bytes) -> bool:

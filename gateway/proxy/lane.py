@@ -17,7 +17,7 @@ from gateway.proxy.front import Front
 from gateway.proxy.guard import Guard, Limits, Post, Turn
 from gateway.proxy.parse import Head
 from gateway.proxy.passage import Passage
-from gateway.proxy.upgrade import HandOver, asks, malformed
+from gateway.proxy.upgrade import Socket, asks, malformed
 from policies.request import RequestFacts
 
 if TYPE_CHECKING:
@@ -62,6 +62,44 @@ def lane(door: Door) -> Callable[..., Lane]:
     return partial(Lane, door)
 
 
+class _HandOver(Turn):
+    """The turn of a handshake: when it comes, the connection is no longer the guard's."""
+
+    __slots__ = ("_guard", "_head", "held", "opaque")
+
+    def __init__(self, guard: Guard, head: Head) -> None:
+        self._guard = guard
+        self._head = head
+        self.held = 0
+        self.opaque = True
+
+    def begin(self) -> None:
+        """Hand the connection over, with what came behind the head."""
+        guard = self._guard
+        Socket(guard, self._head).take(guard.surrender())
+
+    def body(self, chunk: bytes) -> None:
+        """Take nothing: a handshake has no body."""
+
+    def body_end(self) -> None:
+        """Take nothing: a handshake has no body."""
+
+    def turn_back(self, fault: Rejection) -> None:
+        """Do nothing: what follows a handshake is not read as HTTP, and so never a fault."""
+
+    def stop(self) -> None:
+        """Do nothing: it has not begun."""
+
+    def probe(self) -> None:
+        """Write nothing: a handshake gets no 100."""
+
+    def gone(self) -> None:
+        """Do nothing: it has not begun."""
+
+    def writable(self, ready: bool) -> None:
+        """Do nothing: nothing is written here."""
+
+
 class Lane(Guard):
     """One connection."""
 
@@ -82,7 +120,7 @@ class Lane(Guard):
             return Passage(self, self.door.front, head, keep_alive=keep_alive)
         fault = malformed(head)
         if fault is None:
-            return HandOver(self, head)
+            return _HandOver(self, head)
         passage = Passage(self, self.door.front, head, keep_alive=False)
         passage.turn_back(fault)
         return passage

@@ -7,7 +7,7 @@ Rules
 3. The framing of a body is taken from exactly one of Content-Length and `Transfer-Encoding: chunked`; anything else
    is 400, never repaired (RFC 9112 section 6.3).
 4. What an edge may say (request id, addresses, scheme) is believed only of peers in `trusted_proxies`.
-5. Nothing here allocates by what a caller chose, beyond the head itself.
+5. Nothing here allocates by what a caller chose, beyond the head itself and a bounded memory of paths.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gateway.identity.credentials import Presented, extract
 from gateway.ports import Headers, Rejection
 from gateway.proxy.address import Addresses
 from gateway.proxy.ids import RequestIds, well_formed
-from gateway.proxy.target import canonical, decoded, origin_form
+from gateway.proxy.target import canonical, decoded, known, origin_form
 from policies.native import mypyc_attr
 from policies.request import RequestFacts
 
@@ -196,7 +196,8 @@ class Parser:
             return parsed
         for name, value in head.headers:
             if name in _READ:
-                fields[name] = value if name not in fields else fields[name] + b", " + value
+                before = fields.get(name)
+                fields[name] = value if before is None else before + b", " + value
         trusted = self._addresses.trusts(head.peer)
         parsed = Parsed(self._request_id(fields, trusted=trusted), fields, trusted=trusted)
         parsed.rejection = self._read(head, parsed) or self._unacceptable(head, fields)
@@ -219,7 +220,7 @@ class Parser:
     def _read(self, head: Head, parsed: Parsed) -> Rejection | None:
         """Fill in `parsed` as far as the head can be read; return why it cannot be read further."""
         fields = parsed.fields
-        if head.version not in VERSIONS:
+        if head.version != "1.1" and head.version not in VERSIONS:
             return _VERSION
         method = _METHODS.get(head.method)
         if method is None:
@@ -228,13 +229,16 @@ class Parser:
             if head.method == b"CONNECT":
                 return _METHOD_REFUSED
             method = head.method.decode("ascii")
-        origin = origin_form(head.target)
-        if origin is None or (head.target == b"*" and head.method != b"OPTIONS"):
-            return _BAD_TARGET
-        parsed.target, authority = origin
-        path = "*" if parsed.target == b"*" else canonical(parsed.target, rewritten=self._rewritten)
-        if path is None or ("%2F" in path and self._route(method, path) != self._route(method, decoded(path))):
-            return _AMBIGUOUS
+        parsed.target, authority = head.target, None
+        path = known(head.target)
+        if path is None:
+            origin = origin_form(head.target)
+            if origin is None or (head.target == b"*" and head.method != b"OPTIONS"):
+                return _BAD_TARGET
+            parsed.target, authority = origin
+            path = self._path(method, parsed.target)
+            if path is None:
+                return _AMBIGUOUS
         parsed.facts = self._facts(head, fields, method, path)
         host = fields.get(b"host")
         parsed.host = authority or host or b""
@@ -247,6 +251,13 @@ class Parser:
         if not _valid_host(authority):
             return _BAD_HOST
         return _frame(head, parsed)
+
+    def _path(self, method: str, target: bytes) -> str | None:
+        """Return the canonical path, None if there is more than one."""
+        path = "*" if target == b"*" else canonical(target, rewritten=self._rewritten)
+        if path is not None and "%2F" in path and self._route(method, path) != self._route(method, decoded(path)):
+            return None
+        return path
 
     def _facts(self, head: Head, fields: dict[bytes, bytes], method: str, path: str) -> RequestFacts:
         asked, trace = fields.get(b"evenhand-class"), fields.get(b"traceparent")

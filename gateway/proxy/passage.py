@@ -18,6 +18,7 @@ from gateway.proxy.front import Front
 from gateway.proxy.guard import Guard
 from gateway.proxy.parse import Head
 from gateway.proxy.sink import Sink
+from gateway.proxy.turn import Turn
 from gateway.proxy.writer import Writer
 from policies.native import mypyc_attr
 
@@ -25,7 +26,7 @@ __all__ = ["Passage"]
 
 
 @mypyc_attr(free_list_len=1)
-class Passage(Sink):
+class Passage(Sink, Turn):
     """One request between a connection and its exchange: source and sink."""
 
     __slots__ = (

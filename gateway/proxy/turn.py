@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from gateway.ports import Rejection
 from gateway.proxy.answer import Answer
 from gateway.proxy.crowd import Crowd, Guest
 from gateway.proxy.deadlines import Deadlines
+from policies.native import trait
 from policies.units import Micros
 
 __all__ = ["Limits", "Post", "Turn"]
@@ -62,8 +62,11 @@ class Post:
         self.crowd.leave(guest)
 
 
-class Turn(Protocol):
+@trait
+class Turn:
     """One request of a connection, from its head to the end of its answer."""
+
+    __slots__ = ()
 
     #: Octets of its body that wait; reading pauses while they are many.
     held: int
@@ -72,32 +75,24 @@ class Turn(Protocol):
 
     def begin(self) -> None:
         """All octets received with the head have parsed, and earlier requests are answered."""
-        ...
 
     def body(self, chunk: bytes) -> None:
         """Take the next octets of the body; may come before `begin`."""
-        ...
 
     def body_end(self) -> None:
         """Note that the body is complete; may come before `begin`."""
-        ...
 
     def turn_back(self, fault: Rejection) -> None:
         """Answer `fault`, or break off the answer: the rest of the body will not come."""
-        ...
 
     def stop(self) -> None:
         """Answer that the server stops, or break off the answer."""
-        ...
 
     def probe(self) -> None:
         """Write what any caller skips, if there is such a thing now: it shows whether the caller is gone."""
-        ...
 
     def gone(self) -> None:
         """End it: the caller is gone."""
-        ...
 
     def writable(self, ready: bool) -> None:
         """Note that the caller takes what is written, or does not for now."""
-        ...

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from gateway.proxy.guard import Guard
 
-__all__ = ["EXTENSION", "FRAGMENTS", "HandOver", "Wire", "asks", "malformed"]
+__all__ = ["EXTENSION", "FRAGMENTS", "Socket", "Wire", "asks", "malformed"]
 
 #: Names our scope extension, a `Wire`.
 EXTENSION = "evenhand.wire"
@@ -78,44 +78,6 @@ def malformed(head: Head) -> Rejection | None:
         and b"transfer-encoding" not in found
     )
     return None if whole else _MALFORMED
-
-
-class HandOver:
-    """The turn of a handshake: when it comes, the connection is no longer the guard's."""
-
-    __slots__ = ("_guard", "_head", "held", "opaque")
-
-    def __init__(self, guard: Guard, head: Head) -> None:
-        self._guard = guard
-        self._head = head
-        self.held = 0
-        self.opaque = True
-
-    def begin(self) -> None:
-        """Hand the connection over, with what came behind the head."""
-        guard = self._guard
-        Socket(guard, self._head).take(guard.surrender())
-
-    def body(self, chunk: bytes) -> None:
-        """Take nothing: a handshake has no body."""
-
-    def body_end(self) -> None:
-        """Take nothing: a handshake has no body."""
-
-    def turn_back(self, fault: Rejection) -> None:
-        """Do nothing: what follows a handshake is not read as HTTP, and so never a fault."""
-
-    def stop(self) -> None:
-        """Do nothing: it has not begun."""
-
-    def probe(self) -> None:
-        """Write nothing: a handshake gets no 100."""
-
-    def gone(self) -> None:
-        """Do nothing: it has not begun."""
-
-    def writable(self, ready: bool) -> None:
-        """Do nothing: nothing is written here."""
 
 
 class Socket(Governed, WebSocketsSansIOProtocol):

@@ -10,7 +10,6 @@ Rules
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Final
 
@@ -27,6 +26,7 @@ _STATUS_LINES: Final = {
 _CLOSE: Final = b"connection: close\r\n\r\n"
 _CHUNKED: Final = b"transfer-encoding: chunked\r\n"
 _END: Final = b"\r\n"
+_COLON: Final = b": "
 #: Pieces below this are joined with their framing; larger ones are handed over as they are.
 _JOINED: Final = 4096
 
@@ -70,7 +70,7 @@ class Writer:
                 if status == 204:
                     continue
                 self._left = int(value)
-            parts.append(b"%b: %b\r\n" % (name, value))
+            parts += (name, _COLON, value, _END)  # as they are: all is joined once
         if self._bodiless or status in _BODILESS:
             self._bodiless = True
             self._left = 0
@@ -81,21 +81,21 @@ class Writer:
             else:
                 self.keep_alive = False
         parts.append(_END if self.keep_alive else _CLOSE)
+        if len(body) >= _JOINED:
+            self._transport.writelines((b"".join(parts), *self._framed(body)))
+            return
         if body:
             parts += self._framed(body)
-        self._write(parts, len(body))
+        self._transport.write(b"".join(parts))
 
     def data(self, chunk: bytes) -> None:
         """Write the next octets of the body. RuntimeError before its head: they would be read as one."""
         if not self.started:
             raise RuntimeError("a body was written in front of its head")
-        self._write(self._framed(chunk), len(chunk))
-
-    def _write(self, pieces: Sequence[bytes], size: int) -> None:
-        """Write pieces of which the largest has `size` octets."""
+        pieces = self._framed(chunk)
         if len(pieces) == 1:
             self._transport.write(pieces[0])
-        elif size < _JOINED:
+        elif len(chunk) < _JOINED:
             self._transport.write(b"".join(pieces))
         else:
             self._transport.writelines(pieces)

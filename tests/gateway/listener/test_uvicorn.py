@@ -63,4 +63,4 @@ async def test_server() -> None:
         assert getattr(Listener, name) is not getattr(Server, name)
     source = inspect.getsource(Server._serve)
     assert source.index("self.startup(") < source.index("self.main_loop(") < source.index("self.shutdown("), LOOK
-    assert {"connections", "tasks", "total_requests"} <= set(vars(ServerState())), LOOK
+    assert {"connections", "tasks"} <= set(vars(ServerState())), LOOK

@@ -8,17 +8,16 @@ import weakref
 
 import pytest
 
-from gateway.proxy.deadlines import GRAIN, Deadlines
+from gateway.proxy.deadlines import GRAIN, Deadlines, Due
 
 __all__: list[str] = []
 
 
-class Late:
+class Late(Due):
     """Something with a deadline; notes when it was told."""
 
     def __init__(self) -> None:
-        self.deadline = 0.0
-        self.filed = 0
+        super().__init__()
         self.told: list[float] = []
 
     def on_deadline(self, now: float) -> None:
