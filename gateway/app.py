@@ -62,8 +62,7 @@ Sections = Mapping[str | None, UpstreamSection]
 class Gateway:
     """One gateway. `endpoint` and `admin` are its two ASGI apps; the rest of its life is four calls.
 
-    `door` is where a listener of our own hands its requests in; any other server takes `endpoint`. Both are there from
-    `start` on.
+    `door` is where a listener of our own hands its requests in, from `start` on; any other server takes `endpoint`.
 
     `backstop` replaces the fair shares, as the demo's negative control does. Of an instance of several processes the
     workers are `deciding` and the parent is `showing`; one process alone is both.
@@ -111,7 +110,7 @@ class Gateway:
             self.history.tenants_now = self.telemetry.slot_now
         self._acted = self.acts.version
         self.pipeline.overlay = self.acts.over
-        self.endpoint: Proxy
+        self.endpoint = Proxy()
         #: How many sockets callers hold; set by the server, which alone knows.
         self.callers: Callable[[], int] = int
         #: How the store stands; of several processes the parent asks its workers.
@@ -164,7 +163,7 @@ class Gateway:
         self._upstreams = {name: Upstream(name or "upstream", one) for name, one in _sections(self.settings).items()}
         front = self._front(self.settings, self.pipeline.policies, self._upstreams)
         self.sockets = Sockets(self.settings.websocket)
-        self.endpoint = Proxy(front, self.sockets)
+        self.endpoint.front, self.endpoint.sockets = front, self.sockets
         self.door = Door(front, limits_of(self.settings.server, self._room(self.settings)))
         self.pipeline.resize(self.history.open())
         self.history.start()

@@ -8,8 +8,9 @@ Rules
 3. A broken transfer is an application that returns without completing its response: servers close the connection then
    (uvicorn says so in one line of its log).
 4. Fields are frozen before the body is read: some servers append trailers to the list.
-5. What ASGI cannot see is the server's business: framing, deadlines, half-closes, and the difference between `/a` and
-   `/a?`. While a caller waits for a 100 it cannot be seen to leave, since asking for its body would send the 100.
+5. What ASGI cannot see is the server's business: framing, deadlines, half-closes, 1xx responses, and the difference
+   between `/a` and `/a?`. While a caller waits for a 100 it cannot be seen to leave, since asking for its body would
+   send the 100.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from starlette.types import Message, Receive, Scope, Send
@@ -48,22 +50,24 @@ _WEBSOCKET = (b"upgrade", b"websocket")
 class Proxy:
     """The application, on one loop. `front` may be replaced; a request keeps the one it began with.
 
-    Without `sockets` no WebSocket is taken.
+    Without `sockets` no WebSocket is taken. `live` takes part in the server's lifespan; without it, all is well.
     """
 
-    __slots__ = ("_sockets", "_watch", "front")
+    __slots__ = ("_watch", "front", "live", "sockets")
 
-    def __init__(self, front: Front, sockets: Sockets | None = None) -> None:
+    def __init__(self, front: Front | None = None, sockets: Sockets | None = None) -> None:
         self.front = front
-        self._sockets = sockets
+        self.sockets = sockets
+        self.live: Callable[[Receive, Send], Awaitable[None]] = _live
         self._watch = _Watch()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one HTTP request or one WebSocket; answer lifespan events, of which nothing is needed.
+        """Serve one HTTP request or one WebSocket, or live as long as the server.
 
         A request is served here and in no coroutine below: each would be entered anew for every step.
         """
-        if scope["type"] != "http":
+        front = self.front
+        if front is None or scope["type"] != "http":
             await self._beside(scope, receive, send)
             return
         head = head_of(scope)
@@ -73,7 +77,7 @@ class Proxy:
             if first["type"] == "http.disconnect":
                 return
             head.ended = not first.get("body") and not first.get("more_body")
-        exchange = Exchange(self.front, head, shell)
+        exchange = Exchange(front, head, shell)
         try:
             shell.begin(exchange)
             while True:
@@ -92,14 +96,16 @@ class Proxy:
             exchange.caller_gone()
 
     async def _beside(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Take part in what is no request."""
-        match scope["type"]:
-            case "websocket" if self._sockets is not None:
-                await websocket(self.front, self._sockets, scope, receive, send, head_of(scope))
-            case "websocket":
+        """Take part in what is no request. RuntimeError for one that comes before the gateway has started."""
+        if scope["type"] == "lifespan":
+            await self.live(receive, send)
+        elif self.front is None:
+            raise RuntimeError("the gateway was not started: the server has to speak ASGI's lifespan")
+        elif scope["type"] == "websocket":
+            if self.sockets is not None:
+                await websocket(self.front, self.sockets, scope, receive, send, head_of(scope))
+            else:
                 await _deny(self.front, scope, receive, send)
-            case "lifespan":
-                await _live(receive, send)
 
 
 class _Shell(Sink):
@@ -168,9 +174,8 @@ class _Shell(Sink):
 
     def _leave(self) -> None:
         """End the exchange; nobody is left to tell."""
-        self._start = None
+        self._start, self._ending = None, False
         self._chunks.clear()
-        self._ending = False
         self._exchange.caller_gone()
         self._finish()
 
@@ -185,9 +190,6 @@ class _Shell(Sink):
         self.linger = answer.close
         self._ending = not answer.close
         self._finish()
-
-    def interim(self, status: int, headers: Headers) -> None:
-        """ASGI has no way to send these."""
 
     def start(self, status: int, headers: Headers, body: bytes = b"") -> None:
         """Keep a response head, and what of the body is there.

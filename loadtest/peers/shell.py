@@ -1,25 +1,23 @@
 """Our ASGI app under plain uvicorn, with its own upstream pool or with aiohttp's client in its place.
 
-Everything but the client is the same: what the pool saves is the difference. The collector is quieted as under our own
-server, which whoever runs the app has to do: a plain process spends a fifth of its time collecting.
+Everything but the client is the same, uvicorn's settings too (docs/asgi.md): what the pool saves is the difference.
+aiohttp runs with its C parser, and without what a proxy must not have: cookies, decoding, redirects.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
 import uvicorn
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Send
 
 from gateway.app import Gateway, compose
+from gateway.asgi import application, live
 from gateway.clock import Clock
 from gateway.config import load
-from gateway.listener.system import quiet_collector
 from gateway.proxy.asgi import Proxy
 from gateway.proxy.call import Caller, Headers, Receiver, Sent
 from gateway.proxy.failure import Failure, FailureKind
@@ -27,8 +25,6 @@ from gateway.proxy.front import Front
 from policies.charge import ShareCharge
 
 __all__ = ["main"]
-
-_TICK_SECONDS = 0.02
 
 
 class _AiohttpCall(Sent):
@@ -57,10 +53,13 @@ class _AiohttpCall(Sent):
 class _AiohttpUpstream(Caller):
     """What an exchange needs of an upstream, by way of aiohttp."""
 
-    def __init__(self, url: str) -> None:
-        self._url = url
-        connector = aiohttp.TCPConnector(limit=512)
-        self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False)
+    def __init__(self, port: int) -> None:
+        self._url = f"http://127.0.0.1:{port}"
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=512),
+            cookie_jar=aiohttp.DummyCookieJar(),  # what one caller is given is not for the next
+            auto_decompress=False,
+        )
 
     def call(
         self,
@@ -96,26 +95,21 @@ class _AiohttpUpstream(Caller):
             receiver.on_done()
 
 
-async def _tick(gateway: Gateway) -> None:
-    while True:
-        gateway.tick()
-        await asyncio.sleep(_TICK_SECONDS)
+def _with_aiohttp(gateway: Gateway) -> Proxy:
+    """Return the application with aiohttp in place of the pool, which nobody uses then."""
 
+    async def lives(receive: Receive, send: Send) -> None:
+        async def told(message: Message) -> None:
+            if message["type"] == "lifespan.startup.complete":
+                settings, policies = gateway.settings, gateway.pipeline.policies
+                ways: dict[str | None, Caller] = {None: _AiohttpUpstream(settings.upstream.addresses[0].port)}
+                gateway.endpoint.front = Front(settings, policies, gateway.pipeline, ways, Clock())
+            await send(message)
 
-@asynccontextmanager
-async def _started(gateway: Gateway, client: str) -> AsyncIterator[None]:
-    await gateway.start()
-    if client == "aiohttp":
-        settings, policies = gateway.settings, gateway.pipeline.policies
-        upstream = _AiohttpUpstream(f"http://127.0.0.1:{settings.upstream.addresses[0].port}")
-        ways: dict[str | None, Caller] = {None: upstream}
-        front = Front(settings, policies, gateway.pipeline, ways, Clock())
-        gateway.endpoint = Proxy(front)
-    ticks = asyncio.get_running_loop().create_task(_tick(gateway))
-    quiet_collector()
-    yield
-    ticks.cancel()
-    await gateway.stop()
+        await live(gateway, receive, told)
+
+    gateway.endpoint.live = lives
+    return gateway.endpoint
 
 
 def main() -> None:
@@ -125,23 +119,10 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--client", choices=("pool", "aiohttp"), default="pool")
     asked = parser.parse_args()
-    gateway = compose(load(asked.config, {}))
-    running: list[object] = []
-
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "lifespan":
-            await gateway.endpoint(scope, receive, send)
-            return
-        await receive()
-        async with _started(gateway, asked.client):
-            running.append(gateway)
-            await send({"type": "lifespan.startup.complete"})
-            await receive()
-        await send({"type": "lifespan.shutdown.complete"})
-
+    app = application(asked.config) if asked.client == "pool" else _with_aiohttp(compose(load(asked.config, {})))
     config = uvicorn.Config(
         app, port=asked.port, loop="uvloop", http="httptools", access_log=False, log_level="warning", backlog=4096,
-        server_header=False, date_header=False, proxy_headers=False,
+        server_header=False, date_header=False, proxy_headers=False, lifespan="on",
     )  # fmt: skip
     uvicorn.Server(config).run()
 

@@ -141,6 +141,39 @@ async def test_a_request_that_is_over_needs_no_collector(house: House, monkeypat
         gc.enable()
 
 
+async def test_a_request_that_is_over_is_not_kept_for_the_watch(house: House) -> None:
+    """A busy gateway answers thousands before a watch comes round; none of them stays in memory until then."""
+    gc.collect()
+    gc.disable()
+    try:
+        server = Server(house)
+        task = server.start()
+        await server.steps()
+        house.call.respond(200, [], b"ok")
+        await task
+        del server, task
+        house.upstream.calls.clear()
+        assert not [one for one in gc.get_objects() if isinstance(one, (Exchange, asgi._Shell))]
+    finally:
+        gc.enable()
+
+
+async def test_what_waits_of_a_body_goes_in_one_message(house: House) -> None:
+    """In order, and the end with the last of it: a message is a system call to most servers."""
+    server = Server(house)
+    task = server.start()
+    await server.steps()
+    call = house.call
+    call.receiver.on_response(200, [], b"a")
+    call.receiver.on_data(b"b")
+    await server.steps()
+    for chunk in (b"c", b"d"):
+        call.receiver.on_data(chunk)
+    call.receiver.on_done()
+    await task
+    assert [(message["body"], message["more_body"]) for message in server.sent[1:]] == [(b"ab", True), (b"cd", False)]
+
+
 async def test_a_slow_reader_holds_the_upstream_back(house: House) -> None:
     """At most HELD octets and one read wait; the upstream is paused, and resumed when half is gone."""
     server = Server(house)
