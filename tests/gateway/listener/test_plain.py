@@ -56,7 +56,7 @@ async def talk(port: int, *parts: bytes) -> bytes:
             await writer.drain()
             await asyncio.sleep(0)
     with contextlib.suppress(ConnectionError):
-        while octets := await asyncio.wait_for(reader.read(65_536), 3):
+        while octets := await asyncio.wait_for(reader.read(65_536), 30):
             answer += octets
     writer.close()
     return answer

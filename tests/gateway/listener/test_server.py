@@ -17,6 +17,7 @@ import pytest
 from gateway.errors import GatewayError
 from gateway.listener import handshakes, tls
 from gateway.listener.tls import Certificate
+from policies.units import SECOND
 from tests.gateway.proxy.certificates import Authority
 from tests.gateway.proxy.house import A
 from tests.gateway.proxy.reach import on_both_loops, until
@@ -196,7 +197,7 @@ async def test_certificate_follows_its_file(
         assert still == first
         put(authority.issue("localhost"), place)
         second = first
-        for _ in range(100):
+        for _ in range(500):
             newer, second = await shown()
             newer.close()
             if second != first:
@@ -236,7 +237,7 @@ def test_certificate_must_be_one_to_begin_with(tmp_path: Path) -> None:
 @on_both_loops
 async def test_connections_that_wait_are_taken_by_the_drain(tmp_path: Path, origin: Origin) -> None:
     """A burst that connects while the listener closes is answered to the last of those that were let in."""
-    async with wired(tmp_path, origin, quota="100000/s burst 100000") as gateway:
+    async with wired(tmp_path, origin, quota="100000/s burst 100000", drain_us=30 * SECOND) as gateway:
         callers: list[Caller] = []
 
         async def knock() -> None:
@@ -249,7 +250,7 @@ async def test_connections_that_wait_are_taken_by_the_drain(tmp_path: Path, orig
                 await callers[-1].send(GOOD)
 
         knocking = [asyncio.create_task(knock()) for _ in range(4)]
-        await asyncio.sleep(0.05)
+        await until(lambda: len(callers) > 8)
         gateway.server.should_exit = True
         await asyncio.gather(*knocking)
         assert len(callers) > 4

@@ -75,7 +75,7 @@ async def test_idle_connection_has_its_own_time(tmp_path: Path, origin: Origin) 
 @on_both_loops
 async def test_body_must_move(tmp_path: Path, origin: Origin) -> None:
     """16 KiB within each `body_timeout`: a trickle is 408 though octets come, a brisk body is not."""
-    async with wired(tmp_path, origin, limits={"body_timeout_us": 2 * SOON}) as gateway:
+    async with wired(tmp_path, origin, limits={"body_timeout_us": 4 * SOON}) as gateway:
         async with await Caller.connect(gateway.address) as caller:
             await caller.send((POST + "Content-Length: 100000\r\n\r\n").encode())
             sending = asyncio.create_task(caller.send(b"x" * 100, split=1, gap=0.05))
@@ -191,7 +191,7 @@ async def test_half_close_inside_a_head_is_answered(tmp_path: Path, origin: Orig
     origin.on("/good", Answer(delay=0.1))
     async with wired(tmp_path, origin, quota=PLENTY) as gateway, await Caller.connect(gateway.address) as caller:
         await caller.send(GOOD)
-        await asyncio.sleep(0.03)
+        await until(lambda: len(origin.seen) == 1)
         await caller.send(GOOD[:20])
         caller.half_close()
         assert [(await caller.response()).status for _ in range(2)] == [200, 400]
@@ -213,7 +213,7 @@ async def test_half_close_inside_a_body(tmp_path: Path, origin: Origin) -> None:
         assert gateway.books.ends == [("aborted", 0, "")]
         async with await Caller.connect(gateway.address) as caller:
             await caller.send(GOOD)
-            await asyncio.sleep(0.03)
+            await until(lambda: len(origin.seen) == 2)
             await caller.send(cut)
             caller.half_close()
             assert [(await caller.response()).status for _ in range(2)] == [200, 400]

@@ -61,7 +61,7 @@ async def test_fault_in_later_octets_waits_for_the_answer_before(tmp_path: Path,
     async with wired(tmp_path, origin, quota=PLENTY) as gateway:
         async with await Caller.connect(gateway.address) as caller:
             await caller.send(GOOD)
-            await asyncio.sleep(0.05)
+            await until(lambda: len(origin.seen) == 1)
             await caller.send(b"nonsense\r\n\r\n")
             assert [(await caller.response()).status for _ in range(2)] == [200, 400]
             assert await caller.until_closed() == "eof"

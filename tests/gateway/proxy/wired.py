@@ -51,6 +51,7 @@ async def wired(
     limits: dict[str, Micros] | None = None,
     certificate: Certificate | None = None,
     handshake_us: Micros = 10 * SECOND,
+    drain_us: Micros = SECOND,
     clock: Clock | None = None,
     **config: str,
 ) -> AsyncIterator[Wired]:
@@ -67,7 +68,9 @@ async def wired(
     gateway.sockets = Sockets(gateway.settings.websocket)
     app = Proxy(gateway.front, gateway.sockets)
     served_by = configured(app, lane(gateway.door), gateway.settings.websocket)
-    gateway.server = server = _Listener(served_by, drain_us=SECOND, certificate=certificate, handshake_us=handshake_us)
+    gateway.server = server = _Listener(
+        served_by, drain_us=drain_us, certificate=certificate, handshake_us=handshake_us
+    )
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     while not server.started:
         await asyncio.sleep(0.002)
