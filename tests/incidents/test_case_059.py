@@ -69,7 +69,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory, origin: Origin) -> Iterato
         "server": {"max_body_bytes": "1KiB"},
         "upstreams": {
             "down": {"url": f"http://127.0.0.1:{free_port()}"},
-            "full": {"url": origin.address, "max_connections": 1, "connect_timeout": "50ms"},
+            "full": {"url": origin.address, "max_connections": 1, "connect_timeout": "500ms"},
         },
         "policies": [{"name": "narrow", "match": {"route": "narrow"}, "key": ["tenant"], "quota": "1/h burst 1"}],
         "routes": [

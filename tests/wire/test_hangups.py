@@ -21,7 +21,7 @@ def test_signals_on_the_way_out_change_nothing(tmp_path: Path, number: signal.Si
     """One every millisecond, until it is gone: exit code 0, no traceback, none told by the system's own answer."""
     with running(tmp_path, "http://127.0.0.1:9", CONFIG) as gateway:
         gateway.signal(signal.SIGTERM)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while gateway.running:
             assert time.monotonic() < deadline
             gateway.signal(number)
@@ -31,9 +31,9 @@ def test_signals_on_the_way_out_change_nothing(tmp_path: Path, number: signal.Si
 
 def test_no_reload_once_it_stops(tmp_path: Path) -> None:
     """During the grace a signal is told of and changes nothing, and the admin API says why not."""
-    with running(tmp_path, "http://127.0.0.1:9", {**CONFIG, "server": {"grace": "700ms"}}) as gateway:
+    with running(tmp_path, "http://127.0.0.1:9", {**CONFIG, "server": {"grace": "2s"}}) as gateway:
         gateway.signal(signal.SIGTERM)
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 30
         while gateway.ask("/readyz").status != http.client.SERVICE_UNAVAILABLE:
             assert time.monotonic() < deadline
             time.sleep(0.005)

@@ -24,7 +24,7 @@ async def test_trickled_bodies_of_one_tenant_leave_seats_to_another(tmp_path: Pa
     What the hog waits for in vain is told as its own doing.
     """
     config = {
-        "upstream": {"connect_timeout": "1s"},
+        "upstream": {"connect_timeout": "3s"},
         "backstop": {"quota": "100000/s"},
         "tenants": tenants("hog", "light", quota="10000/s"),
     }
