@@ -115,7 +115,7 @@ class Front:
 
     def notice(self, peer: str, parsed: Parsed) -> None:
         """Tell of a peer that nobody trusts and that speaks for others: they all share its address."""
-        if not parsed.trusted and self._forwarder is not None:
+        if not (parsed.bare or parsed.trusted) and self._forwarder is not None:
             fields = parsed.fields
             if b"x-forwarded-for" in fields or b"forwarded" in fields:
                 self._forwarder(peer)

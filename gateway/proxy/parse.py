@@ -80,11 +80,13 @@ class Parsed:
     """What a head says. `rejection` is set where it may not go on; `facts` are None where it could not be read.
 
     `target` is in origin-form; `length` that of the body, None for one whose end announces itself; `fields` are those
-    that the gateway reads, repeated ones joined; `host` is the authority asked for.
+    that the gateway reads, repeated ones joined; `host` is the authority asked for. `bare` says that none of the fields
+    says anything but what is asked for (_BARE): most requests need no look for the others.
     """
 
     request_id: str
     fields: dict[bytes, bytes]
+    bare: bool
     trusted: bool
     target: bytes
     host: bytes
@@ -96,6 +98,7 @@ class Parsed:
     def __init__(self, request_id: str, fields: dict[bytes, bytes], *, trusted: bool) -> None:
         self.request_id = request_id
         self.fields = fields
+        self.bare = False
         self.trusted = trusted
         self.target = self.host = b""
         self.length = 0
@@ -125,6 +128,9 @@ _READ: Final = frozenset(
         b"x-request-id",
     }
 )
+
+#: Of these, those that have no bearing but upon where a request goes, how long its body is, and the form of an answer.
+_BARE: Final = frozenset({b"accept", b"content-length", b"host"})
 
 _HOST: Final = re.compile(rb"(?:\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._~!$&'()*+;=%-]{1,255})(?::[0-9]{0,5})?")
 _LENGTH: Final = re.compile(rb"[0-9]{1,18}")
@@ -194,13 +200,18 @@ class Parser:
             parsed = Parsed(self._ids.new(), fields, trusted=False)
             parsed.rejection = excess
             return parsed
+        bare = True
         for name, value in head.headers:
             if name in _READ:
+                bare = bare and name in _BARE
                 before = fields.get(name)
                 fields[name] = value if before is None else before + b", " + value
         trusted = self._addresses.trusts(head.peer)
         parsed = Parsed(self._request_id(fields, trusted=trusted), fields, trusted=trusted)
-        parsed.rejection = self._read(head, parsed) or self._unacceptable(head, fields)
+        parsed.bare = bare
+        parsed.rejection = self._read(head, parsed)
+        if parsed.rejection is None and not (bare and head.method != b"TRACE"):
+            parsed.rejection = self._unacceptable(head, fields)
         return parsed
 
     def _excess(self, head: Head) -> Rejection | None:
@@ -222,7 +233,7 @@ class Parser:
         fields = parsed.fields
         if head.version != "1.1" and head.version not in VERSIONS:
             return _VERSION
-        method = _METHODS.get(head.method)
+        method = "GET" if head.method == b"GET" else _METHODS.get(head.method)
         if method is None:
             if not _METHOD.fullmatch(head.method):
                 return _BAD_METHOD
@@ -239,7 +250,10 @@ class Parser:
             path = self._path(method, parsed.target)
             if path is None:
                 return _AMBIGUOUS
-        parsed.facts = self._facts(head, fields, method, path)
+        address = self._addresses.caller(head.peer, fields)
+        parsed.facts = (
+            RequestFacts(method, path, address) if parsed.bare else _facts(head, fields, method, path, address)
+        )
         host = fields.get(b"host")
         parsed.host = authority or host or b""
         # Most requests name the host of the one before.
@@ -259,20 +273,6 @@ class Parser:
             return None
         return path
 
-    def _facts(self, head: Head, fields: dict[bytes, bytes], method: str, path: str) -> RequestFacts:
-        asked, trace = fields.get(b"evenhand-class"), fields.get(b"traceparent")
-        return RequestFacts(
-            method,
-            path,
-            self._addresses.caller(head.peer, fields),
-            None if asked is None else asked.decode("latin-1"),
-            method == "OPTIONS"
-            and b"origin" in fields
-            and b"access-control-request-method" in fields
-            and extract(head.headers)[0] is Presented.NOTHING,
-            None if trace is None else trace.decode("latin-1"),
-        )
-
     def _unacceptable(self, head: Head, fields: dict[bytes, bytes]) -> Rejection | None:
         """Return why a head that could be read is not passed on all the same."""
         if head.method == b"TRACE":
@@ -289,6 +289,21 @@ class Parser:
         return None
 
 
+def _facts(head: Head, fields: dict[bytes, bytes], method: str, path: str, address: str) -> RequestFacts:
+    asked, trace = fields.get(b"evenhand-class"), fields.get(b"traceparent")
+    return RequestFacts(
+        method,
+        path,
+        address,
+        None if asked is None else asked.decode("latin-1"),
+        method == "OPTIONS"
+        and b"origin" in fields
+        and b"access-control-request-method" in fields
+        and extract(head.headers)[0] is Presented.NOTHING,
+        None if trace is None else trace.decode("latin-1"),
+    )
+
+
 def _valid_host(host: bytes | None) -> bool:
     return host is None or _HOST.fullmatch(host) is not None
 
@@ -296,7 +311,7 @@ def _valid_host(host: bytes | None) -> bool:
 def _frame(head: Head, parsed: Parsed) -> Rejection | None:
     """Set the length of the body, or return why it is not certain."""
     declared = parsed.fields.get(b"content-length")
-    coding = parsed.fields.get(b"transfer-encoding")
+    coding = None if parsed.bare else parsed.fields.get(b"transfer-encoding")
     if coding is not None:
         if declared is not None:
             return _TWO_FRAMINGS

@@ -19,18 +19,16 @@ from policies.native import mypyc_attr
 
 __all__ = ["Writer"]
 
-_STATUS_LINES: Final = {
-    number: f"HTTP/1.1 {number} {HTTPStatus(number).phrase if number in set(HTTPStatus) else ''}\r\n".encode("ascii")
-    for number in range(100, 600)
-}
+#: By status.
+_STATUS_LINES: Final = tuple(
+    f"HTTP/1.1 {number} {HTTPStatus(number).phrase if number in set(HTTPStatus) else ''}\r\n".encode("ascii")
+    for number in range(600)
+)
 _CLOSE: Final = b"connection: close\r\n\r\n"
 _CHUNKED: Final = b"transfer-encoding: chunked\r\n"
 _END: Final = b"\r\n"
-_COLON: Final = b": "
 #: Pieces below this are joined with their framing; larger ones are handed over as they are.
 _JOINED: Final = 4096
-
-_BODILESS: Final = frozenset({204, 304})
 
 
 @mypyc_attr(free_list_len=1)
@@ -70,8 +68,8 @@ class Writer:
                 if status == 204:
                     continue
                 self._left = int(value)
-            parts += (name, _COLON, value, _END)  # as they are: all is joined once
-        if self._bodiless or status in _BODILESS:
+            parts.append(b"%b: %b\r\n" % (name, value))
+        if self._bodiless or status in (204, 304):
             self._bodiless = True
             self._left = 0
         elif self._left < 0:
@@ -84,8 +82,12 @@ class Writer:
         if len(body) >= _JOINED:
             self._transport.writelines((b"".join(parts), *self._framed(body)))
             return
-        if body:
-            parts += self._framed(body)
+        if self._chunked or self._bodiless:
+            if body:
+                parts += self._framed(body)
+        else:
+            self._left -= len(body) if self._left >= 0 else 0
+            parts.append(body)
         self._transport.write(b"".join(parts))
 
     def data(self, chunk: bytes) -> None:
