@@ -142,6 +142,7 @@ class Unchanging:
 class _Told:
     """Everything told of a plan that no reading changes; `members` by limit, whose, kind, and whether for ever.
 
+    `opening` is the field of the policy and the name of the other one, as lines (see `Wording.lines`).
     `tokens` is what the last reading that refused nothing left, and `said` how that was told: a caller well within its
     limits finds its buckets full again each time.
     """
@@ -149,6 +150,7 @@ class _Told:
     wording: Wording
     limits: tuple[_Limit, ...]
     policy: tuple[bytes, bytes]
+    opening: bytes
     members: dict[tuple[str, str, Kind, bool], Unchanging] = field(default_factory=dict)
     tokens: tuple[float, ...] = ()
     said: tuple[bytes, bytes] = (b"ratelimit", b"")
@@ -228,12 +230,26 @@ class Wording:
             fields = self._legacy(verdict) if self._fields == "legacy" else []
         return [*fields, _MARK] if verdict.reading.posture else fields
 
+    def lines(self, verdict: Verdict, pieces: list[bytes]) -> None:
+        """Append what `fields` returns to an HTTP/1.1 head in pieces: a line begins with the end of the one before."""
+        reading = verdict.reading
+        if self._fields == "draft-11" and reading.tokens and not reading.posture:
+            # Every refusal is told so: nothing is made that the head does not need.
+            told = self._of(verdict.plan)
+            pieces.append(told.opening)
+            _members(told.limits, reading, pieces)
+            return
+        for name, value in self.fields(verdict):
+            pieces.append(b"\r\n%b: %b" % (name, value))
+
     def _draft(self, verdict: Verdict) -> Fields:
         told, reading = self._of(verdict.plan), verdict.reading
         if not reading.tokens:
             return []
         if reading.refused or reading.tokens != told.tokens:
-            said = (b"ratelimit", _members(told.limits, reading))
+            pieces: list[bytes] = []
+            _members(told.limits, reading, pieces)
+            said = (b"ratelimit", b"".join(pieces))
             if reading.refused:
                 return [told.policy, said]
             told.tokens, told.said = reading.tokens, said
@@ -307,20 +323,16 @@ def _left(limit: _Limit, tokens: float, wait: Micros | None) -> tuple[int, int |
     return left, ceil((limit.burst - tokens) * limit.unit_seconds - _ROUNDING)
 
 
-def _members(limits: tuple[_Limit, ...], reading: Reading) -> bytes:
-    """Return the members of the RateLimit field. Most buckets are full, whatever became of one.
-
-    Written out, in pieces that are joined once: every refusal is told so, and most of what is admitted.
-    """
+def _members(limits: tuple[_Limit, ...], reading: Reading, said: list[bytes]) -> None:
+    """Append the members of the RateLimit field. Most buckets are full, whatever became of one."""
     refused, readings = reading.refused, reading.tokens
-    said: list[bytes] = []
     for index in range(len(limits)):
         limit, tokens = limits[index], readings[index]
         wait: Micros | None = None
         for refusal in refused:
             if refusal.limit == limit.name:
                 wait = refusal.wait_us
-        if said:
+        if index:
             said.append(b", ")
         if wait is None and tokens >= limit.brim:
             said.append(limit.full)
@@ -331,7 +343,6 @@ def _members(limits: tuple[_Limit, ...], reading: Reading) -> bytes:
         if reset is not None:
             said.append(b";t=")
             said.append(decimal(reset))
-    return b"".join(said)
 
 
 def _tell(wording: Wording, plan: Plan) -> _Told:
@@ -344,7 +355,9 @@ def _tell(wording: Wording, plan: Plan) -> _Told:
         full = b"%b;r=%d;t=0" % (name, min(int(charge.burst + _ROUNDING), units))
         limits.append(_Limit(charge.limit, name + b";r=", units, charge.burst, unit_seconds, brim, full))
         policies.append(b"%b;q=%d;w=%d" % (name, units, seconds))
-    return _Told(wording, tuple(limits), (b"ratelimit-policy", b", ".join(policies)))
+    policy = b", ".join(policies)
+    opening = b"\r\nratelimit-policy: %b\r\nratelimit: " % policy
+    return _Told(wording, tuple(limits), (b"ratelimit-policy", policy), opening)
 
 
 def _rate(charge: Charge) -> Rate:

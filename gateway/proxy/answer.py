@@ -23,7 +23,7 @@ from gateway.proxy.call import Headers
 from policies.native import mypyc_attr
 from policies.problem import Members
 
-__all__ = ["Answer", "Asked", "content", "lines", "pieces"]
+__all__ = ["STATUS_LINES", "Answer", "Asked", "content", "lines", "pieces"]
 
 
 @mypyc_attr(acyclic=True, free_list_len=1)
@@ -49,40 +49,50 @@ class Asked:
 
 @mypyc_attr(acyclic=True, free_list_len=1)
 class Answer:
-    """A whole response. `lines` are its fields, complete but for Connection; `close` says that the connection ends.
+    """A whole response, in pieces that are joined once, as it is written.
 
-    Nearly all are written as they are, by a server of our own: so the lines are what is made.
+    `head` begins with the status line and is complete but for Connection, `said` is the body; `close` says that the
+    connection ends with it.
     """
 
-    __slots__ = ("body", "close", "lines", "status")
+    __slots__ = ("_head", "_said", "close", "status")
 
-    def __init__(self, status: int, lines: bytes, body: bytes, *, close: bool = False) -> None:
+    def __init__(self, status: int, head: list[bytes], said: list[bytes], *, close: bool = False) -> None:
         self.status = status
-        self.lines = lines
-        self.body = body
+        self._head = head
+        self._said = said
         self.close = close
 
     @property
     def headers(self) -> Headers:
         """The fields one by one, for a server that writes them itself."""
         found: Headers = []
-        for line in self.lines.split(b"\r\n")[:-1]:
+        for line in b"".join(self._head).split(b"\r\n")[1:-1]:
             name, _, value = line.partition(b": ")
             found.append((name, value))
         return found
 
-    def wire(self) -> bytes:
+    @property
+    def body(self) -> bytes:
+        """The body."""
+        return b"".join(self._said)
+
+    def wire(self, *, bodiless: bool = False) -> bytes:
         """Return the response as HTTP/1.1 bytes, for a server that writes it in one piece."""
         end = b"connection: close\r\n\r\n" if self.close else b"\r\n"
-        return b"".join((_STATUS_LINES[self.status], self.lines, end, self.body))
+        return b"".join([*self._head, end] if bodiless else [*self._head, end, *self._said])
+
+
+#: By status; each ends its line.
+STATUS_LINES: Final = tuple(
+    f"HTTP/1.1 {number} {HTTPStatus(number).phrase if number in set(HTTPStatus) else ''}\r\n".encode("ascii")
+    for number in range(600)
+)
 
 
 def lines(headers: Headers) -> bytes:
     """Return header fields as lines."""
     return b"".join([b"%b: %b\r\n" % (name, value) for name, value in headers])
-
-
-_STATUS_LINES = {int(status): f"HTTP/1.1 {int(status)} {status.phrase}\r\n".encode("ascii") for status in HTTPStatus}
 
 
 #: What each request has of its own, and what stands around it in the JSON of a problem. A request id needs no escape.

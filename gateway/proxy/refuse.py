@@ -18,7 +18,7 @@ import orjson
 from gateway.clock import Clock
 from gateway.ports import Decision, Rejection
 from gateway.proxy.accept import Form, preferred
-from gateway.proxy.answer import Answer, Asked, content, pieces
+from gateway.proxy.answer import STATUS_LINES, Answer, Asked, content, pieces
 from gateway.proxy.dates import Dates
 from gateway.proxy.problems import problem
 from policies.charge import Refusal
@@ -31,19 +31,18 @@ __all__ = ["ALLOWED_METHODS", "Refuser"]
 #: What a 405 offers: every method is passed on but CONNECT and TRACE.
 ALLOWED_METHODS: Final = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
-_END: Final = b"\r\n"
 _EXPOSED: Final = (
     b"\r\naccess-control-expose-headers: "
     b"Retry-After, RateLimit, RateLimit-Policy, Evenhand-Refused, Evenhand-Degraded, X-Request-Id\r\n"
 )
-_NO_STORE: Final = b"\r\ncache-control: no-store\r\n"
 _NOTHING_LOADS: Final = b"content-security-policy: default-src 'none'\r\n"
 
 # RFC 6750 section 3.1: no error code for a request that presented nothing.
 _CHALLENGES: Final = {"credential-required": b"Bearer"}
 _INVALID_TOKEN: Final = b'Bearer error="invalid_token"'
 
-_JSON, _HTML = Form.JSON, Form.HTML
+_JSON: Final = Form.JSON
+_HTML: Final = Form.HTML
 _JSON_TYPE: Final = b"application/problem+json"
 
 _TOO_MANY: Final = Refusal(Reason.CONCURRENCY.value, SECOND, "tenant")
@@ -91,18 +90,17 @@ class Refuser:
             "detail": rejection.detail or kind.detail,
             "instance": f"urn:evenhand:request:{request_id}",
         }
-        more: list[bytes] = []
-        if rejection.status == 401:
-            more = [b"www-authenticate: ", _CHALLENGES.get(rejection.code, _INVALID_TOKEN), _END]
-        elif rejection.status == 405:
-            more = [b"allow: ", ALLOWED_METHODS, _END]
-        elif rejection.status == 503:
-            more = [b"retry-after: 1\r\n"]
         form = preferred(asked.accept)
         media_type, body = content(members, form)
-        more.append(b"x-request-id: ")
-        lines = [b"content-type: ", media_type, _END, b"content-length: ", decimal(len(body)), _END, *more]
-        return self._answer(rejection.status, form, lines, body, request_id.encode("ascii"), asked, close=kind.closes)
+        head = [_opening(rejection.status, media_type), decimal(len(body))]
+        if rejection.status == 401:
+            head += [b"\r\nwww-authenticate: ", _CHALLENGES.get(rejection.code, _INVALID_TOKEN)]
+        elif rejection.status == 405:
+            head += [b"\r\nallow: ", ALLOWED_METHODS]
+        elif rejection.status == 503:
+            head.append(b"\r\nretry-after: 1")
+        head.append(b"\r\nx-request-id: ")
+        return self._answer(rejection.status, form, head, [body], request_id.encode("ascii"), asked, close=kind.closes)
 
     def _limited(
         self,
@@ -122,49 +120,48 @@ class Refuser:
         form, after = preferred(asked.accept), told.pushback(retry_us)
         request_id = decision.request_id.encode("ascii")
         if form is _JSON:
-            media_type = _JSON_TYPE
-            body = ready.body(request_id, violated, after, refusal.wait_us)
+            opening, said = ready.opening, ready.said(request_id, violated, after, refusal.wait_us)
         else:
             members = self._wording.members(
                 plan, refusal, retry_us, violated or (refusal.limit,), kind, decision.request_id
             )
             media_type, body = content(members, form)
-        lines = [b"content-type: ", media_type, b"\r\ncontent-length: ", decimal(len(body)), _END]
+            opening, said = _opening(told.status, media_type), [body]
+        length = 0
+        for piece in said:
+            length += len(piece)
+        head = [opening, decimal(length)]
         if after is not None:
-            lines.append(b"retry-after: ")
-            lines.append(decimal(after))
-            lines.append(_END)
-        for name, value in self._wording.fields(verdict):
-            lines.append(name)
-            lines.append(b": ")
-            lines.append(value)
-            lines.append(_END)
-        lines.append(ready.limit)
-        return self._answer(told.status, form, lines, body, request_id, asked)
+            head.append(b"\r\nretry-after: ")
+            head.append(decimal(after))
+        self._wording.lines(verdict, head)
+        head.append(ready.limit)
+        return self._answer(told.status, form, head, said, request_id, asked)
 
     def _answer(
         self,
         status: int,
         form: Form,
-        lines: list[bytes],
-        body: bytes,
+        head: list[bytes],
+        said: list[bytes],
         request_id: bytes,
         asked: Asked,
         *,
         close: bool = False,
     ) -> Answer:
-        """Return the answer whose fields are, in pieces, `lines` up to the name of the request id, and the usual."""
-        lines.append(request_id)
-        lines.append(_NO_STORE)
-        if self._dates is not None:
-            lines.append(b"date: ")
-            lines.append(self._dates.now())
-            lines.append(_END)
+        """Return the answer that says `said`; `head` goes up to the name of the request id, and the usual follows."""
+        head.append(request_id)
+        if self._dates is None:
+            head.append(b"\r\ncache-control: no-store\r\n")
+        else:
+            head.append(b"\r\ncache-control: no-store\r\ndate: ")
+            head.append(self._dates.now())
+            head.append(b"\r\n")
         if form is _HTML:
-            lines.append(_NOTHING_LOADS)
+            head.append(_NOTHING_LOADS)
         if self._cors:
-            lines += self._readable_by(asked.origin)
-        return Answer(status, b"".join(lines), b"" if asked.head else body, close=close)
+            head += self._readable_by(asked.origin)
+        return Answer(status, head, [] if asked.head else said, close=close)
 
     def _readable_by(self, origin: bytes | None) -> list[bytes]:
         """Return the CORS fields of an answer to `origin` (Fetch, section 3.2): its own name, never a list."""
@@ -175,24 +172,32 @@ class Refuser:
 
 
 class _Ready:
-    """What of one kind of refusal of one plan is written the same each time."""
+    """What of one kind of refusal of one plan is written the same each time, in pieces."""
 
-    __slots__ = ("_listed", "_pieces", "limit")
+    __slots__ = ("_listed", "_pieces", "limit", "opening")
 
     def __init__(self, told: Unchanging, limit: str) -> None:
         self._pieces = pieces(told.members)
         self._listed = _listed((limit,))
-        #: What names the limit in the header, up to the request id.
-        self.limit = b"evenhand-refused: %b\r\nx-request-id: " % encoded(limit)
+        #: The head up to the length of the body; and what names the limit, up to the request id.
+        self.opening = _opening(told.status, _JSON_TYPE)
+        self.limit = b"\r\nevenhand-refused: %b\r\nx-request-id: " % encoded(limit)
 
-    def body(self, request_id: bytes, violated: tuple[str, ...] | None, after: int | None, wait_us: Micros) -> bytes:
+    def said(
+        self, request_id: bytes, violated: tuple[str, ...] | None, after: int | None, wait_us: Micros
+    ) -> list[bytes]:
         """Return the problem in JSON."""
         ready = self._pieces
         listed = self._listed if violated is None else _listed(violated)
         if after is None:
-            return b"".join([ready[0], request_id, ready[1], listed, ready[2]])
+            return [ready[0], request_id, ready[1], listed, ready[2]]
         wait = decimal(-(-wait_us // 1000))
-        return b"".join([ready[0], request_id, ready[1], listed, ready[2], decimal(after), ready[3], wait, ready[4]])
+        return [ready[0], request_id, ready[1], listed, ready[2], decimal(after), ready[3], wait, ready[4]]
+
+
+def _opening(status: int, media_type: bytes) -> bytes:
+    """Return the head of an answer up to the length of its body."""
+    return b"%bcontent-type: %b\r\ncontent-length: " % (STATUS_LINES[status], media_type)
 
 
 @lru_cache(maxsize=1024)

@@ -24,7 +24,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 
 from gateway.config.sections import WebsocketSection
 from gateway.ports import Decision, Headers, Rejection
-from gateway.proxy.answer import Answer, lines
+from gateway.proxy.answer import STATUS_LINES, Answer, lines
 from gateway.proxy.exchange import Exchange
 from gateway.proxy.front import Front
 from gateway.proxy.leg import Leg, Shake, open_leg
@@ -279,7 +279,7 @@ class _Bridge:
         ]
         headers = [field for field in headers if field[0] != b"content-length"]
         headers.append((b"content-length", b"%d" % len(body)))
-        await _deny(Answer(status, lines(headers), body), self.scope, self.send)
+        await _deny(Answer(status, [STATUS_LINES[status], lines(headers)], [body]), self.scope, self.send)
         self.shake.end(Outcome.UPSTREAM_ERROR if status >= 500 else Outcome.SERVED, status)
 
     def _fields(self, status: int, items: Iterable[tuple[str, str]]) -> Headers:

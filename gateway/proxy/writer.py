@@ -10,20 +10,14 @@ Rules
 from __future__ import annotations
 
 import asyncio
-from http import HTTPStatus
 from typing import Final
 
 from gateway.ports import Headers
-from gateway.proxy.answer import Answer, lines
+from gateway.proxy.answer import STATUS_LINES, Answer, lines
 from policies.native import mypyc_attr
 
 __all__ = ["Writer"]
 
-#: By status.
-_STATUS_LINES: Final = tuple(
-    f"HTTP/1.1 {number} {HTTPStatus(number).phrase if number in set(HTTPStatus) else ''}\r\n".encode("ascii")
-    for number in range(600)
-)
 _CLOSE: Final = b"connection: close\r\n\r\n"
 _CHUNKED: Final = b"transfer-encoding: chunked\r\n"
 _END: Final = b"\r\n"
@@ -54,7 +48,7 @@ class Writer:
     def interim(self, status: int, headers: Headers) -> None:
         """Write a 1xx response; HTTP/1.0 knows none (RFC 9110 section 15.2)."""
         if not self._old and not self.started:
-            self._transport.write(b"".join((_STATUS_LINES[status], lines(headers), _END)))
+            self._transport.write(b"".join((STATUS_LINES[status], lines(headers), _END)))
 
     def start(self, status: int, headers: Headers, body: bytes = b"") -> None:
         """Write a response head without Connection and Transfer-Encoding of its own, and the first octets of its body.
@@ -62,7 +56,7 @@ class Writer:
         In one piece: a write is a system call, and may wake the caller for a head alone.
         """
         self.started = True
-        parts = [_STATUS_LINES[status]]
+        parts = [STATUS_LINES[status]]
         for name, value in headers:
             if name == b"content-length":
                 if status == 204:
@@ -121,8 +115,6 @@ class Writer:
     def answer(self, answer: Answer) -> None:
         """Write a whole answer of ours in one piece."""
         self.started = True
-        if answer.close:
-            self.keep_alive = False
-        end = _END if self.keep_alive else _CLOSE
-        body = b"" if self._bodiless else answer.body
-        self._transport.write(b"".join((_STATUS_LINES[answer.status], answer.lines, end, body)))
+        answer.close |= not self.keep_alive
+        self.keep_alive = not answer.close
+        self._transport.write(answer.wire(bodiless=self._bodiless))

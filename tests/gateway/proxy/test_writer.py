@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from gateway.proxy.answer import Answer
+from gateway.proxy.answer import STATUS_LINES, Answer
 from gateway.proxy.writer import Writer
 
 __all__: list[str] = []
@@ -130,7 +130,7 @@ def test_interim_responses_are_not_for_the_old() -> None:
 def test_answers_of_our_own(close: bool, head_only: bool) -> None:
     """In one piece, closing when they say so, bodiless to HEAD."""
     one, wire = writer(head_only=head_only)
-    one.answer(Answer(429, b"content-length: 2\r\n", b"no", close=close))
+    one.answer(Answer(429, [STATUS_LINES[429], b"content-length: 2\r\n"], [b"no"], close=close))
     said = b"connection: close\r\n" if close else b""
     body = b"" if head_only else b"no"
     assert wire.sent == b"HTTP/1.1 429 Too Many Requests\r\ncontent-length: 2\r\n" + said + b"\r\n" + body
