@@ -223,7 +223,8 @@ class Pipeline:
             decision.rejection = rejection
         if reading.posture or resolution.posture:
             decision.notes["posture"] = reading.posture or resolution.posture
-        decision.decide_ns = (self._clock.now() - now) * 1000
+        decision.decided_us = decided = self._clock.now()
+        decision.decide_ns = (decided - now) * 1000
         self.in_flight += 1
         return decision
 
@@ -258,8 +259,12 @@ class Pipeline:
             raise RuntimeError(f"request {decision.request_id} was settled twice")
         decision.settled = True
         self.in_flight -= 1
-        now = self._clock.now()
         verdict = decision.verdict
+        if verdict is not None and verdict.refusal is not None and verdict.enforced:
+            # A refusal ends as soon as it is decided: that instant is near enough, and was read.
+            now, limit = decision.decided_us, limit or verdict.refusal.limit
+        else:
+            now = self._clock.now()
         correct = corrections(verdict, decision.principal.kind, sent=decision.sent)
         if verdict is not None and correct.release:
             if verdict.plan.seats:
@@ -271,8 +276,6 @@ class Pipeline:
                 self._store.give_back(verdict.plan, now, verdict.reading)
                 if self._meter is not None:
                     self._meter.take_back(decision.principal, verdict.plan.cost, decision.started_us)
-        if not limit and verdict is not None and verdict.refusal is not None and verdict.enforced:
-            limit = verdict.refusal.limit
         decision.outcome = outcome
         decision.status = status
         decision.limit = limit

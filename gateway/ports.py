@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from policies.charge import Plan, Reading
+from policies.native import mypyc_attr
 from policies.policy import PolicySet
 from policies.request import Class, Principal, RequestFacts
 from policies.units import Micros
@@ -95,15 +96,16 @@ class Store(Protocol):
         ...
 
 
+@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(slots=True, init=False)
 class Decision:
     """One request on its way through the house; made by `Pipeline.decide`, ended by `Pipeline.settle`, once.
 
     `verdict` is None when the request was rejected before it could be judged. `sent` is set by the exchange as soon as
     the request head was written to an upstream: from there on the charge is kept. `status` is what the caller was told,
-    0 if nothing was. `settled` guards against a second settlement. `decide_ns` is how long stages 1b to 5 took, 0 if
-    nobody measured it. `over_seats` says of a refusal by `connections` that the tenant held its part of the upstream's
-    seats: it waited for its own requests.
+    0 if nothing was. `settled` guards against a second settlement. `decided_us` is when stages 1b to 5 were done and
+    `decide_ns` how long they took, both 0 if they never were. `over_seats` says of a refusal by `connections` that the
+    tenant held its part of the upstream's seats: it waited for its own requests.
     """
 
     request_id: str
@@ -123,6 +125,7 @@ class Decision:
     upstream_us: Micros
     exemption: str
     class_raise_attempt: bool
+    decided_us: Micros
     decide_ns: int
     over_seats: bool
     notes: dict[str, str]
@@ -153,7 +156,7 @@ class Decision:
         self.upstream_us = 0
         self.exemption = ""
         self.class_raise_attempt = False
-        self.decide_ns = 0
+        self.decided_us = self.decide_ns = 0
         self.over_seats = False
         self.notes = {}
 

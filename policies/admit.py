@@ -35,7 +35,7 @@ __all__ = ["Planner", "enforced_at", "judge"]
 MAX_PLANS = 10_000
 
 #: Jitter on a told wait is at most a quarter of it, and never more than this (contract, section 6).
-MAX_JITTER: Micros = 30 * SECOND
+MAX_JITTER: Final = 30 * SECOND
 
 #: Until when plans hold while nothing ends. Not more: a larger number is compared more slowly where this is compiled.
 FOREVER: Final[Micros] = 2**62 - 1
@@ -259,4 +259,7 @@ def judge(plan: Plan, reading: Reading, now: Micros, jitter: float) -> Verdict:
     wait = refusal.wait_us
     if wait == NEVER:
         return Verdict(plan, reading, now, refusal)
-    return Verdict(plan, reading, now, refusal, wait + int(jitter * min(wait / 4, MAX_JITTER)))
+    most = wait / 4
+    if most > MAX_JITTER:
+        most = float(MAX_JITTER)
+    return Verdict(plan, reading, now, refusal, wait + int(jitter * most))

@@ -75,7 +75,6 @@ class Exchange(Receiver):
         "_parsed",
         "_pending",
         "_received",
-        "_since",
         "_sink",
         "_status",
     )
@@ -93,7 +92,6 @@ class Exchange(Receiver):
         self._received = 0
         self._ended = False
         self._over = False
-        self._since = 0
 
     @property
     def over(self) -> bool:
@@ -238,7 +236,6 @@ class Exchange(Receiver):
         head = self._head
         way = self._front.ways[decision.route]
         target = stripped(parsed.target, way.strip) if way.strip else parsed.target
-        self._since = self._front.clock.now()
         self._call = way.upstream.call(
             head.method,
             target,
@@ -311,7 +308,7 @@ class Exchange(Receiver):
         self._status = status
         relayed = self._front.responses.write(status, headers)
         if decision is not None:
-            decision.upstream_us = self._front.clock.now() - self._since
+            decision.upstream_us = self._front.clock.now() - decision.decided_us
             if decision.verdict is not None and not (300 <= status < 400 or status in (429, 503)):
                 relayed += self._front.told(decision.verdict, relayed)
         self._sink.start(status, relayed, body)
