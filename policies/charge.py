@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from policies.native import mypyc_attr
 from policies.request import Class
 from policies.units import NEVER, Micros, Rate, RequestUnits, Seats
 
@@ -101,6 +102,7 @@ class Plan:
     memo: list[object] = field(init=False, default_factory=list, compare=False, repr=False)
 
 
+@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(slots=True, init=False)
 class Refusal:
     """One limit that said no. `wait_us` is when it could admit this cost at this class, or NEVER.
@@ -119,6 +121,7 @@ class Refusal:
         self.whose = whose
 
 
+@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(slots=True, init=False)
 class Reading:
     """A store's answer: nothing in `refused` means that everything was taken.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from policies.charge import Plan, Reading, Refusal
+from policies.native import mypyc_attr
 from policies.units import Micros
 
 __all__ = ["OWN_LIMITS", "Outcome", "Reason", "Verdict", "reason_of"]
@@ -50,6 +51,7 @@ class Outcome(StrEnum):
     ABORTED = "aborted"
 
 
+@mypyc_attr(acyclic=True, free_list_len=1)
 @dataclass(slots=True, init=False)
 class Verdict:
     """What was decided of one request.

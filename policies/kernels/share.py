@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from policies.native import mypyc_attr
 from policies.units import Micros, RequestUnits
 
 __all__ = ["Ask", "ClassPart", "Plain", "ShareRefusal", "ShareView", "SharesView"]
@@ -87,7 +88,8 @@ class Plain(NamedTuple):
     ceiling: float = 1.0
 
 
-@dataclass(slots=True)
+@mypyc_attr(acyclic=True, free_list_len=1)
+@dataclass(slots=True, init=False)
 class ShareRefusal:
     """Why a take was refused: `limit` is `share`, `class` or `backstop`; `wait_us` is how long to stay away, or NEVER.
 
@@ -97,8 +99,21 @@ class ShareRefusal:
 
     limit: str
     wait_us: Micros
-    beyond_own: bool = False
-    over: bool = False
+    beyond_own: bool
+    over: bool
+
+    # Written out: the one that `dataclass` makes is interpreted even where this is compiled.
+    def __init__(
+        self,
+        limit: str,
+        wait_us: Micros,
+        beyond_own: bool = False,  # noqa: FBT002 - as a dataclass has it, by place
+        over: bool = False,  # noqa: FBT002 - as above
+    ) -> None:
+        self.limit = limit
+        self.wait_us = wait_us
+        self.beyond_own = beyond_own
+        self.over = over
 
 
 @dataclass(slots=True)
