@@ -214,7 +214,8 @@ class Pipeline:
         verdict.enforced = not self._shadow
         if self._meter is not None and rejection is None:
             refusal = verdict.refusal
-            self._meter.note(principal, plan.cost, "" if refusal is None or self._shadow else refusal.limit, now)
+            limit = "" if refusal is None or self._shadow else refusal.limit
+            self._meter.note(principal, plan.cost, limit, now, plan.memo)
         if rejection is None:
             decision.consumed = resolution.consumed
         elif self._shadow:

@@ -267,12 +267,11 @@ class Wording:
 
     def _of(self, plan: Plan) -> _Told:
         """Return what is told of `plan`; the plan keeps it, so it is found without hashing and goes with it."""
-        if plan.memo:
-            told = plan.memo[0]
-            if isinstance(told, _Told) and told.wording is self:
-                return told
+        kept = plan.memo.told
+        if isinstance(kept, _Told) and kept.wording is self:
+            return kept
         told = _tell(self, plan)
-        plan.memo[:] = [told]
+        plan.memo.told = told
         return told
 
 

@@ -59,8 +59,8 @@ class Recent:
 
     def add(self, slot: Slot) -> None:
         """Take over a closed slot."""
-        for name, cells in breathing(iter(slot.tenants.items())):
-            row = figures(name, cells, self._codebook)
+        for name, counts in breathing(iter(slot.tenants.items())):
+            row = figures(name, counts.copy(), self._codebook)
             points = self._points.get(name)
             if points is None:
                 points = self._points[name] = deque(maxlen=POINTS)

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
+from policies.charge import Memo
+from policies.native import mypyc_attr
 from policies.request import Kind, Principal
 from policies.units import SECOND, Micros, RequestUnits
 
@@ -26,13 +28,15 @@ _MAX_WAITING = 360
 _USER, _JOB = Kind.USER, Kind.JOB
 
 
+@mypyc_attr(acyclic=True)
 class Cell:
     """One key in one slot: units admitted in each second, requests admitted, what was refused by which limit."""
 
-    __slots__ = ("admitted", "principal", "refused", "refused_units", "seconds")
+    __slots__ = ("admitted", "begins", "principal", "refused", "refused_units", "seconds")
 
-    def __init__(self, principal: Principal) -> None:
+    def __init__(self, principal: Principal, begins: Micros = 0) -> None:
         self.principal = principal
+        self.begins = begins
         self.seconds = [0.0] * SLOT_SECONDS
         self.admitted = 0
         self.refused_units: RequestUnits = 0.0
@@ -64,17 +68,27 @@ class Meter:
         #: Requests of keys that found no room.
         self.overflowed = 0
 
-    def note(self, principal: Principal, cost: RequestUnits, limit: str, now: Micros) -> None:
-        """Count one decision: admitted if `limit` is empty, else refused by it."""
+    def note(
+        self, principal: Principal, cost: RequestUnits, limit: str, now: Micros, memo: Memo | None = None
+    ) -> None:  # fmt: skip
+        """Count one decision: admitted if `limit` is empty, else refused by it. `memo` is that of the key's plan."""
         if now >= self._ends:
             self.turn(now)
-        cell = self._cells.get(principal.name)
-        if cell is None:
-            cell = self._enter(principal)
-            if cell is None:
+        begins = self._begins
+        kept = None if memo is None else memo.metered
+        if isinstance(kept, Cell) and kept.begins == begins:
+            cell = kept
+        else:
+            found = self._cells.get(principal.name) or self._enter(principal)
+            if found is None:
                 return
+            cell = found
+            if memo is not None:
+                memo.metered = cell
         if not limit:
-            cell.seconds[(now - self._begins) // SECOND] += cost
+            # Not `+=`, which is compiled to what adds objects, of whatever kind.
+            seconds, second = cell.seconds, (now - begins) // SECOND
+            seconds[second] = seconds[second] + cost
             cell.admitted += 1
             return
         cell.refused_units += cost
@@ -112,5 +126,5 @@ class Meter:
         if len(self._cells) >= self._max_keys and not principal.listed:
             self.overflowed += 1
             return None
-        cell = self._cells[principal.name] = Cell(principal)
+        cell = self._cells[principal.name] = Cell(principal, self._begins)
         return cell

@@ -79,10 +79,13 @@ class Entry(NamedTuple):
 class Codebook:
     """Hands out codes. Written by the thread that records; `entries` may be read by any: it only grows."""
 
-    __slots__ = ("_codes", "entries", "limits", "tallies")
+    __slots__ = ("_codes", "_last", "_last_cls", "_last_limit", "_last_tally", "entries", "limits", "tallies")
 
     def __init__(self) -> None:
         self._codes: dict[tuple[Tally, Class, str], int] = {}
+        #: What was last asked for: who floods is refused by the same limit each time.
+        self._last = -1
+        self._last_tally, self._last_cls, self._last_limit = Tally.SERVED, Class.INTERACTIVE, ""
         self.entries: list[Entry] = []
         #: The same by column, for loops that look at thousands of counts.
         self.tallies: list[int] = []
@@ -90,9 +93,14 @@ class Codebook:
 
     def code(self, tally: Tally, cls: Class, limit: str = "") -> int:
         """Return the code of this meaning."""
+        if limit is self._last_limit and tally is self._last_tally and cls is self._last_cls and self._last >= 0:
+            return self._last
         # A plain tuple equals the named one and is three times as fast to build.
         found = self._codes.get((tally, cls, limit))
-        return self._add(Entry(tally, cls, limit)) if found is None else found
+        if found is None:
+            found = self._add(Entry(tally, cls, limit))
+        self._last, self._last_tally, self._last_cls, self._last_limit = found, tally, cls, limit
+        return found
 
     def _add(self, entry: Entry) -> int:
         if len(self.entries) >= _MAX_CODES - 2 * len(Tally) and entry.limit != _ANY:

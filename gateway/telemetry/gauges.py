@@ -12,7 +12,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Final, NamedTuple
 
 __all__ = ["DECISION_BOUNDS_NS", "STORE_BOUNDS_US", "UPSTREAM_BOUNDS_US", "Bucket", "Gauges", "Histogram", "KeyQuota"]
 
@@ -54,45 +55,67 @@ class Bucket(NamedTuple):
     last: tuple[str, float] | None = None
 
 
+#: Less than any observation, and more.
+_LEAST: Final = -(1 << 61)
+_MOST: Final = 1 << 61
+
+
+class _Range:
+    """What was observed above `low`, up to `high`, and the last of it.
+
+    Each attribute is one step to write: a reader may see the id of one observation and the value of another, but both
+    are of this range.
+    """
+
+    __slots__ = ("count", "high", "low", "request_id", "value")
+
+    def __init__(self, low: int, high: int) -> None:
+        self.low = low
+        self.high = high
+        self.count = 0
+        self.request_id = ""
+        self.value = 0
+
+
 class Histogram:
     """Classic buckets over integers; `per_second` is how many of the unit make a second."""
 
-    __slots__ = ("_bounds", "_counts", "_ids", "_per_second", "_total", "_values")
+    __slots__ = ("_at", "_bounds", "_per_second", "_ranges", "_total")
 
     def __init__(self, bounds: tuple[int, ...], per_second: int) -> None:
         self._bounds = bounds
         self._per_second = per_second
-        self._counts = [0] * (len(bounds) + 1)
+        self._ranges = [_Range(low, high) for low, high in pairwise((_LEAST, *bounds, _MOST))]
+        #: Where the last observation fell, for the next is likely to fall there too.
+        self._at = self._ranges[0]
         self._total = 0
-        # The last observation of each bucket. In two lists, each of which is one step to write: a reader may see the id
-        # of one and the value of another, but both are of the bucket.
-        self._ids = [""] * (len(bounds) + 1)
-        self._values = [0] * (len(bounds) + 1)
 
     def observe(self, value: int, request_id: str = "") -> None:
         """Count one; an observation equal to a bound is within it."""
-        index = bisect_left(self._bounds, value)
-        self._counts[index] += 1
+        at = self._at
+        if value > at.high or value <= at.low:
+            at = self._at = self._ranges[bisect_left(self._bounds, value)]
+        at.count += 1
+        at.request_id = request_id
+        at.value = value
         self._total += value
-        self._ids[index] = request_id
-        self._values[index] = value
 
     def state(self) -> dict[str, list[int] | int]:
         """Return the counts of the buckets, each by itself, and the sum in the unit of the bounds."""
-        return {"counts": self._counts.copy(), "total": self._total}
+        return {"counts": [one.count for one in self._ranges], "total": self._total}
 
     def last(self) -> list[tuple[str, int]]:
         """Return the last observation of each bucket."""
-        return list(zip(self._ids.copy(), self._values.copy(), strict=True))
+        return [(one.request_id, one.value) for one in self._ranges]
 
     def add(self, counts: Iterable[int], total: int, last: Iterable[tuple[str, int]] = ()) -> None:
         """Count what another process has observed by the same bounds."""
-        for index, more in enumerate(counts):
-            self._counts[index] += more
+        for one, more in zip(self._ranges, counts, strict=False):
+            one.count += more
         self._total += total
-        for index, (request_id, value) in enumerate(last):
+        for one, (request_id, value) in zip(self._ranges, last, strict=False):
             if request_id:
-                self._ids[index], self._values[index] = request_id, value
+                one.request_id, one.value = request_id, value
 
     def buckets(self) -> tuple[list[Bucket], float]:
         """Return the buckets, cumulatively and `+Inf` last, and the sum in seconds."""
@@ -100,9 +123,10 @@ class Histogram:
         running = 0
         rows: list[Bucket] = []
         labels = [*(repr(bound / self._per_second) for bound in self._bounds), "+Inf"]
-        for index, (label, count) in enumerate(zip(labels, self._counts.copy(), strict=True)):
+        counts = [one.count for one in self._ranges]
+        for label, count, one in zip(labels, counts, self._ranges, strict=True):
             running += count
-            request_id, value = self._ids[index], self._values[index] / self._per_second
+            request_id, value = one.request_id, one.value / self._per_second
             rows.append(Bucket(label, running, (request_id, value) if request_id else None))
         return rows, total
 

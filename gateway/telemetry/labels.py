@@ -57,7 +57,7 @@ class Labels:
     def close(self, slot: Slot) -> None:
         """Add a closed slot."""
         for tenant, cells in breathing(iter(slot.tenants.items())):
-            _add(self._series[self.label(tenant)], cells)
+            _add(self._series[self.label(tenant)], cells.copy())
 
     def totals(self, current: Slot) -> dict[str, Cells]:
         """Return what each label has counted, the slot being written included."""

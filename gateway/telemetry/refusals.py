@@ -36,16 +36,21 @@ class Refused(NamedTuple):
 class LastRefusals:
     """By tenant."""
 
-    __slots__ = ("_by_tenant", "heard")
+    __slots__ = ("_by_tenant", "_full", "_full_until", "heard")
 
     def __init__(self) -> None:
         self._by_tenant: OrderedDict[str, deque[Refused]] = OrderedDict()
+        #: The last tenant whose second had enough, and until when it has: most of a flood is looked at no further.
+        self._full = ""
+        self._full_until: Micros = 0
         #: Also given what is noted, if somebody wants it: whoever shows several processes as one.
         self.heard: deque[tuple[str, Refused]] | None = None
 
     def note(self, decision: Decision, now: Micros) -> None:
         """Note a refusal, unless its second has enough of them."""
         tenant = decision.principal.tenant
+        if tenant is self._full and now < self._full_until:
+            return
         kept = self._room(tenant, now)
         if kept is None:
             return
@@ -77,6 +82,7 @@ class LastRefusals:
             if len(self._by_tenant) > MAX_TENANTS:
                 self._by_tenant.popitem(last=False)
         elif len(kept) >= PER_SECOND and now - kept[-PER_SECOND].at_us < SECOND:
+            self._full, self._full_until = tenant, kept[-PER_SECOND].at_us + SECOND
             return None
         else:
             self._by_tenant.move_to_end(tenant)

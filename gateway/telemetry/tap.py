@@ -60,10 +60,10 @@ def _since(slot: Slot, seen: dict[str, Cells], book: Codebook, delta: Delta) -> 
     """Add to `delta` what `slot` holds beyond `seen`, and bring that up to date."""
     for tenant, cells in breathing(iter(slot.tenants.copy().items())):
         before = seen.get(tenant)
-        # Of small integers alone, so that comparing and copying are one step of the interpreter each.
-        if before == cells:
+        now = cells.copy()
+        if before == now:
             continue
-        now = seen[tenant] = cells.copy()
+        seen[tenant] = now
         rows = delta.setdefault(tenant, [])
         for code, count in now.items():
             more = count if before is None else count - before.get(code, 0)
@@ -76,10 +76,9 @@ def pour(delta: Mapping[str, Iterable[Sequence[int | str]]], ledger: Ledger, now
     """Count a delta in `ledger`, on the thread that counts there. Raises ValueError for what is none."""
     book = ledger.codebook
     for tenant, rows in delta.items():
-        cells = ledger.cells(tenant, now)
+        tab = ledger.tab(tenant, now)
         for tally, cls, limit, count in rows:
-            code = book.code(Tally(int(tally)), Class(int(cls)), str(limit))
-            cells[code] = cells.get(code, 0) + int(count)
+            tab.add(book.code(Tally(int(tally)), Class(int(cls)), str(limit)), int(count))
 
 
 def fold(waiting: dict[str, dict[tuple[int, int, str], int]], delta: Delta) -> None:

@@ -127,8 +127,8 @@ class Windows:
         self._gather(slot.number // _COARSE)
         packed: array[int] = array("Q")
         gathered = self._gathered
-        for name, cells in breathing(iter(slot.tenants.items())):
-            tenant = self._number(name)
+        for name, counts in breathing(iter(slot.tenants.items())):
+            tenant, cells = self._number(name), counts.copy()
             self._longest.add(tenant, cells)
             for window in self._fine:
                 window.add(tenant, cells)
@@ -191,7 +191,8 @@ class Windows:
         number = self._numbers.get(tenant)
         sums = {} if number is None else chosen.sums.get(number, {})
         fresh = current.number // chosen.grain >= chosen.oldest(now)
-        return _sum(sums, dict(current.tenants.get(tenant, {}))) if fresh else dict(sums)
+        counts = current.tenants.get(tenant) if fresh else None
+        return dict(sums) if counts is None else _sum(sums, counts.copy())
 
     def _number(self, name: str) -> int:
         number = self._numbers.get(name)

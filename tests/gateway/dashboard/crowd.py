@@ -51,12 +51,12 @@ class Crowd:
         served, within = code(Tally.SERVED, Class.INTERACTIVE), code(Tally.WITHIN, Class.BATCH, "backstop")
         over = code(Tally.OVER, Class.BATCH, "share")
         for number in range(COUNT):
-            cells = self.telemetry.tenants.ledger.cells(f"tenant-{number:05}", now)
-            cells[served] = 10 if number == 7777 else 30
+            tab = self.telemetry.tenants.ledger.tab(f"tenant-{number:05}", now)
+            tab.add(served, 10 if number == 7777 else 30)
             if number == 7777:
-                cells[within] = 20
+                tab.add(within, 20)
             if number % 10 == 0:
-                cells[over] = 5
+                tab.add(over, 5)
 
     def slots(self, count: int) -> None:
         """Count so many slots, and let time follow."""

@@ -57,8 +57,8 @@ def test_without_a_file_there_are_none() -> None:
 def test_the_page_draws_them(browser: Browser, kept: Kept, tmp_path: Path) -> None:
     """With the key chosen by name, and in words for whoever does not see a line."""
     crowd = Crowd(tmp_path, kept.history)
-    cells = crowd.telemetry.tenants.ledger.cells("acme", crowd.clock.at)
-    cells[crowd.telemetry.codebook.code(Tally.SERVED, Class.BATCH)] = 10
+    served_in_batch = crowd.telemetry.codebook.code(Tally.SERVED, Class.BATCH)
+    crowd.telemetry.tenants.ledger.tab("acme", crowd.clock.at).add(served_in_batch, 10)
     with served(crowd) as address, page_of(browser, address) as page:
         page.goto("/#/tenant/acme")
         section = page.locator("#peaks")
@@ -88,8 +88,8 @@ def test_sparklines_of_a_day_and_a_quarter(kept: Kept) -> None:
 def test_the_list_draws_them(browser: Browser, kept: Kept, tmp_path: Path) -> None:
     """Once a window is longer than memory; the head of the column says which."""
     crowd = Crowd(tmp_path, kept.history)
-    cells = crowd.telemetry.tenants.ledger.cells("acme", crowd.clock.at)
-    cells[crowd.telemetry.codebook.code(Tally.SERVED, Class.BATCH)] = 10
+    served_in_batch = crowd.telemetry.codebook.code(Tally.SERVED, Class.BATCH)
+    crowd.telemetry.tenants.ledger.tab("acme", crowd.clock.at).add(served_in_batch, 10)
     with served(crowd) as address, page_of(browser, address) as page:
         with page.expect_response("**/dashboard/sparks?*") as answer:
             page.goto("/#/?window=24h")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -233,16 +235,34 @@ def test_shadow_refusals_are_logged_in_full_as_shadow(tmp_path: Path) -> None:
 
 
 def test_admissions_are_sampled_by_the_draw(tmp_path: Path) -> None:
-    """`admit_sample` of them, each by its own draw, and the line says which part it stands for."""
-    draws = iter([0.0, 0.24, 0.25, 0.9, 0.1])
+    """`admit_sample` of them, each gap by its own draw, and the line says which part it stands for."""
+    # With a quarter logged, the gap is 0 below a draw of 1/4, 1 below 7/16, 2 below 37/64.
+    draws = iter([0.24, 0.43, 0.44, 0.0, 0.9])
     policies = configured(tmp_path).policies
     log = DecisionLog(tmp_path / "sampled.log", "json", 0.25, policies, lambda: START, lambda: next(draws))
-    for number in range(5):
+    for number in range(7):
         log.served(Event(path=f"/{number}").decision(), START)
     log.sink.flush()
     lines = [json.loads(line) for line in (tmp_path / "sampled.log").read_text().splitlines()]
     log.sink.close()
-    assert [(line["path"], line["sample"]) for line in lines] == [("/0", 0.25), ("/1", 0.25), ("/4", 0.25)]
+    assert [(line["path"], line["sample"]) for line in lines] == [(f"/{number}", 0.25) for number in (0, 2, 5, 6)]
+
+
+@pytest.mark.parametrize("sample", [0.0, 0.01, 0.3, 1.0])
+def test_gaps_log_as_many_as_a_draw_for_each_would(tmp_path: Path, sample: float) -> None:
+    """In number and in spread: one after another as often as chance has it."""
+    policies = configured(tmp_path).policies
+    log = DecisionLog(tmp_path / "sampled.log", "json", 1.0, policies, lambda: START, Random(1).random)
+    log.sample = sample
+    decision = Event().decision()
+    logged: list[int] = []
+    log.exported = lambda line: logged.append(line.now)
+    for number in range(20_000):
+        log.served(decision, START + number)
+    log.sink.close()
+    together = sum(second == first + 1 for first, second in pairwise(logged))
+    assert len(logged) == pytest.approx(20_000 * sample, rel=0.2)
+    assert together == pytest.approx(20_000 * sample * sample, rel=0.2, abs=6)
 
 
 def test_a_reload_changes_sample_and_routes(tmp_path: Path) -> None:
