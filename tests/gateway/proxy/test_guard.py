@@ -125,14 +125,15 @@ async def test_caller_that_takes_nothing_is_gone(
 @on_both_loops
 async def test_reading_pauses_when_enough_waits(tmp_path: Path, origin: Origin) -> None:
     """Beyond `AHEAD` requests, or a flight of body, the caller is not read, and all is answered in the end."""
-    origin.on("/slow", Answer(delay=0.3))
+    origin.on("/slow", Answer(held=True))
     async with wired(tmp_path, origin, quota=PLENTY) as gateway, await Caller.connect(gateway.address) as caller:
         await caller.send(request(target="/slow", token=T))
         for _ in range(AHEAD + 4):
             await caller.send(request("POST", "/", token=T, body=b"x" * 10_000))
             await asyncio.sleep(0.002)
         (one,) = connections(gateway)
-        assert one.read_paused
+        await until(lambda: one.read_paused)
+        origin.release()
         assert [(await caller.response()).status for _ in range(AHEAD + 5)] == [200] * (AHEAD + 5)
         assert not one.read_paused
 

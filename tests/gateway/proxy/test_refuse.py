@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from gateway.clock import Clock
-from gateway.ports import Decision, Rejection
+from gateway.ports import Decision, Headers, Rejection
 from gateway.proxy.answer import Answer, Asked
 from gateway.proxy.problems import BASE, PROBLEMS, problem
 from gateway.proxy.refuse import Refuser
@@ -50,6 +50,11 @@ def decided(
     return Decision("01JE", RequestFacts("GET", "/", "x"), principal, Class.BATCH, -1, 0, verdict), verdict, refused[0]
 
 
+def undated(answer: Answer) -> Headers:
+    """Return the fields but for the second in which it was made."""
+    return [(name, value) for name, value in answer.headers if name != b"date"]
+
+
 @pytest.mark.parametrize("accept", FORMS)
 @pytest.mark.parametrize("code", PROBLEMS)
 def test_case_059_every_problem_has_one_shape(code: str, accept: bytes) -> None:
@@ -68,7 +73,7 @@ def test_case_059_every_problem_has_one_shape(code: str, accept: bytes) -> None:
         assert body["type"] == BASE + code
         assert body["instance"] == "urn:evenhand:request:01JE"
     head = refuser.reject(rejection, "01JE", Asked(True, accept))
-    assert (head.body, head.headers) == (b"", answer.headers)
+    assert (head.body, undated(head)) == (b"", undated(answer))
 
 
 def test_every_status_of_the_contract_has_a_problem() -> None:
