@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -32,6 +33,8 @@ class Identity(NamedTuple):
         return Principal(kind, self.tenant, self.credential or "*")
 
 
+# Every tenant's is asked for thrice in ten seconds, and to quote a name takes longer than to write its row.
+@lru_cache(maxsize=16_384)
 def tenant_identity(tenant: str) -> Identity:
     """Return the identity of a tenant as a whole."""
     return Identity(key_name(tenant=tenant), TENANT, tenant)

@@ -140,9 +140,13 @@ class Intake:
             identity = Identity.of(cell.principal)
             key = self._key(identity, slot, listed=cell.principal.listed)
             if key is not None:
-                refused = cell.refused or {}
+                refused = cell.refused or ()
                 yield key, self._peak(identity, [cell], limited=bool(refused), own="key" in refused)
-            by_tenant.setdefault(identity.tenant, []).append(cell)
+            cells = by_tenant.get(identity.tenant)
+            if cells is None:
+                by_tenant[identity.tenant] = [cell]
+            else:
+                cells.append(cell)
         for tenant, cells in by_tenant.items():
             identity = tenant_identity(tenant)
             key = self._key(identity, slot, listed=cells[0].principal.listed)
@@ -151,9 +155,12 @@ class Intake:
                 yield key, self._peak(identity, cells, limited=bool(limits - {"key"}), own="tenant" in limits)
 
     def _peak(self, identity: Identity, cells: list[Cell], *, limited: bool, own: bool) -> SlotPeak:
-        seconds = [sum(parts) for parts in zip(*(cell.seconds for cell in cells), strict=True)]
+        seconds, refused_units = cells[0].seconds, cells[0].refused_units
+        if len(cells) > 1:
+            seconds = [sum(parts) for parts in zip(*(cell.seconds for cell in cells), strict=True)]
+            refused_units = sum(cell.refused_units for cell in cells)
         units = max(0.0, sum(seconds))
-        offered = units + sum(cell.refused_units for cell in cells)
+        offered = units + refused_units
         saturated = units > SATURATED * SLOT_SECONDS * self._quota(identity)
         return SlotPeak(units, max(0.0, *seconds), offered, limited or saturated, own or saturated)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 from policies.sizing_past import TOP, Day, Hour, Peak
@@ -70,14 +71,19 @@ class SlotPeak(NamedTuple):
 
 def pack_counts(counts: Mapping[int, int]) -> bytes:
     """Write positive counts by meaning."""
+    return b"".join([_pack_count(meaning, count) for meaning, count in counts.items()])
+
+
+# Of ten thousand tenants in ten seconds most have one of a few hundred counts.
+@lru_cache(maxsize=4096)
+def _pack_count(*values: int) -> bytes:
     out = bytearray()
-    for meaning, count in counts.items():
-        for value in (meaning, count):
-            rest = value
-            while rest > 0x7F:
-                out.append(rest & 0x7F | 0x80)
-                rest >>= 7
-            out.append(rest)
+    for value in values:
+        rest = value
+        while rest > 0x7F:
+            out.append(rest & 0x7F | 0x80)
+            rest >>= 7
+        out.append(rest)
     return bytes(out)
 
 

@@ -16,10 +16,12 @@ from gateway.telemetry.codebook import Tally
 from gateway.telemetry.figures import FLOOR, Aggregate, aggregate
 from policies.request import REJECTED
 
-__all__ = ["Columns", "Counted", "Table"]
+__all__ = ["Columns", "Counted", "Ranked", "Table"]
 
 #: (number of a tenant, tally, how often)
 Counted = tuple[int, int, int]
+#: A tenant, how many of its requests its own limits let through and were not served, and how many there were at all.
+Ranked = tuple[str, int, int]
 
 _TALLIES = len(Tally)
 _SERVED, _ABORTED_EARLY, _OWN = int(Tally.SERVED), int(Tally.ABORTED_EARLY), int(Tally.OWN)
@@ -29,18 +31,19 @@ _OVER, _REJECTED = int(Tally.OVER), int(Tally.REJECTED)
 class Columns:
     """Sums by tenant of what is offered; `count` adds, or takes away what is negative."""
 
-    __slots__ = ("excused", "offered", "refused", "served", "totals")
+    __slots__ = ("excused", "offered", "refused", "rejected", "served", "totals")
 
     def __init__(self) -> None:
         self.served: list[int] = []
         self.offered: list[int] = []
         self.excused: list[int] = []
         self.refused: list[int] = []
+        self.rejected: list[int] = []
         self.totals = [0] * _TALLIES
 
     def grow(self) -> None:
         """Make room for one more tenant."""
-        for column in (self.served, self.offered, self.excused, self.refused):
+        for column in (self.served, self.offered, self.excused, self.refused, self.rejected):
             column.append(0)
 
     def copy(self) -> Columns:
@@ -48,6 +51,7 @@ class Columns:
         made = Columns()
         made.served, made.offered = self.served.copy(), self.offered.copy()
         made.excused, made.refused = self.excused.copy(), self.refused.copy()
+        made.rejected = self.rejected.copy()
         made.totals = self.totals.copy()
         return made
 
@@ -56,6 +60,8 @@ class Columns:
         served, offered, excused, refused, totals = self.served, self.offered, self.excused, self.refused, self.totals
         for tenant, tally, count in counted:
             if tally >= _REJECTED:
+                if tally == _REJECTED:
+                    self.rejected[tenant] += count
                 continue
             offered[tenant] += count
             totals[tally] += count

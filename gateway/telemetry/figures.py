@@ -118,6 +118,11 @@ class Figures:
 
 def figures(tenant: str, cells: Cells, codebook: Codebook) -> Figures:
     """Add up the counts of one tenant."""
+    if len(cells) == 1:
+        # Nearly everybody's: served and nothing else.
+        ((code, count),) = cells.items()
+        if codebook.tallies[code] == Tally.SERVED:
+            return Figures(tenant, served=count)
     sums = _sums(cells, codebook)
     refused: dict[str, int] = {}
     shadow: dict[str, int] = {}

@@ -17,7 +17,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator
 
-from gateway.telemetry.figures import Figures
+from gateway.telemetry.columns import Ranked
 from gateway.telemetry.slots import OTHER, Cells, Slot
 from gateway.telemetry.windows import breathing
 
@@ -69,10 +69,10 @@ class Labels:
             _add(totals[label], cells)
         return totals
 
-    def rank(self, tenants: Iterable[Figures]) -> None:
+    def rank(self, tenants: Iterable[Ranked]) -> None:
         """Give the labels to those who need them most. To be called between slots only."""
-        best = heapq.nlargest(self.limit, (row for row in tenants if row.tenant != OTHER), key=self._rank)
-        wanted = dict.fromkeys(row.tenant for row in best)
+        best = heapq.nlargest(self.limit, (row for row in tenants if row[0] != OTHER), key=self._rank)
+        wanted = dict.fromkeys(row[0] for row in best)
         for tenant in [label for label in self._series if label != OTHER]:
             # A label that nobody else needs stays, however quiet its tenant is.
             if tenant not in wanted and len(wanted) < self.limit:
@@ -82,9 +82,10 @@ class Labels:
         for tenant in wanted:
             self._series.setdefault(tenant, {})
 
-    def _rank(self, row: Figures) -> tuple[float, float]:
-        bonus = _INCUMBENT_BONUS if row.tenant in self._series else 1.0
-        return (row.in_profile - row.served) * bonus, (row.offered + row.rejected) * bonus
+    def _rank(self, row: Ranked) -> tuple[float, float]:
+        tenant, harm, volume = row
+        bonus = _INCUMBENT_BONUS if tenant in self._series else 1.0
+        return harm * bonus, volume * bonus
 
 
 def _add(total: Cells, cells: Cells) -> None:

@@ -130,6 +130,5 @@ class Tenants:
             self._labels.limit = self._top
         if closed and self._labels.full:
             # Without the current slot: what is shown of it is decided by the labels it began with.
-            counts = self._windows.read("1h", now, Slot(current.number))
-            self._labels.rank(figures(tenant, cells, self._codebook) for tenant, cells in counts)
+            self._labels.rank(self._windows.ranks("1h"))
         return current

@@ -17,11 +17,12 @@ from __future__ import annotations
 import time
 from array import array
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import TypeVar
 
 from gateway.telemetry.codebook import CODE_BITS, Codebook
-from gateway.telemetry.columns import Columns, Counted, Table
+from gateway.telemetry.columns import Columns, Counted, Ranked, Table
 from gateway.telemetry.slots import SLOT, Cells, Slot
 from policies.request import REJECTED
 from policies.units import Micros
@@ -39,6 +40,8 @@ _CODE_MASK = (1 << CODE_BITS) - 1
 _BREATH_EVERY = 1024
 #: Long enough that a waiting thread wakes up and takes the interpreter; a sleep of 0 takes it back before that.
 _BREATH_SECONDS = 0.000_05
+#: Tenants added to all windows at once; it takes about as long.
+_SOME = 256
 
 _T = TypeVar("_T")
 
@@ -68,20 +71,21 @@ class _Window:
         """Return the number, in its own grain, of the first slot that the window still covers at `now`."""
         return now // (SLOT * self.grain) - self.span + 1
 
-    def add(self, tenant: int, cells: Cells) -> None:
-        tallies = self.tallies
-        self.columns.count([(tenant, tallies[code], count) for code, count in cells.items()])
-        sums = self.sums.get(tenant)
-        if sums is None:
-            self.sums[tenant] = dict(cells)
-            return
-        for code, count in cells.items():
-            sums[code] = sums.get(code, 0) + count
+    def add(self, rows: Iterable[tuple[int, Cells]], counted: Iterable[Counted]) -> None:
+        """Add the counts of some tenants, which are told twice: by code, and for the columns."""
+        self.columns.count(counted)
+        known = self.sums
+        for tenant, cells in rows:
+            sums = known.get(tenant)
+            if sums is None:
+                known[tenant] = cells.copy()
+                continue
+            for code, count in cells.items():
+                sums[code] = sums.get(code, 0) + count
 
     def subtract(self, key: int, count: int) -> bool:
         """Take one packed count out; True if nothing is left of its tenant."""
         tenant, code = key >> CODE_BITS, key & _CODE_MASK
-        self.columns.count(((tenant, self.tallies[code], -count),))
         sums = self.sums[tenant]
         left = sums[code] - count
         if left:
@@ -96,11 +100,15 @@ class _Window:
     def expire(self, now: Micros) -> Iterator[int]:
         """Subtract the slots that `now` has left behind; yields the tenants of whom nothing is left."""
         oldest = self.oldest(now)
+        tallies = self.tallies
         while self.slots and self.slots[0][0] < oldest:
+            counted: list[Counted] = []
             for packed in breathing(iter(self.slots.popleft()[1])):
-                key = packed >> _COUNT_BITS
-                if self.subtract(key, packed & _COUNT_MASK):
+                key, count = packed >> _COUNT_BITS, packed & _COUNT_MASK
+                counted.append((key >> CODE_BITS, tallies[key & _CODE_MASK], -count))
+                if self.subtract(key, count):
                     yield key >> CODE_BITS
+            self.columns.count(counted)
 
 
 class Windows:
@@ -126,16 +134,19 @@ class Windows:
         """Add a closed slot; they come in order."""
         self._gather(slot.number // _COARSE)
         packed: array[int] = array("Q")
-        gathered = self._gathered
-        for name, counts in breathing(iter(slot.tenants.items())):
-            tenant, cells = self._number(name), counts.copy()
-            self._longest.add(tenant, cells)
-            for window in self._fine:
-                window.add(tenant, cells)
-            for code, count in cells.items():
-                key = (tenant << CODE_BITS) | code
-                packed.append((key << _COUNT_BITS) | count)
-                gathered[key] = gathered.get(key, 0) + count
+        gathered, tallies = self._gathered, self._tallies
+        tenants = iter(slot.tenants.items())
+        while some := [(self._number(name), counts.copy()) for name, counts in islice(tenants, _SOME)]:
+            counted: list[Counted] = []
+            for tenant, cells in some:
+                for code, count in cells.items():
+                    counted.append((tenant, tallies[code], count))
+                    key = (tenant << CODE_BITS) | code
+                    packed.append((key << _COUNT_BITS) | count)
+                    gathered[key] = gathered.get(key, 0) + count
+            for window in self._by_name.values():
+                window.add(some, counted)
+            time.sleep(_BREATH_SECONDS)
         for window in self._fine:
             window.slots.append((slot.number, packed))
 
@@ -157,6 +168,14 @@ class Windows:
             cells = fresh.pop(name, None)
             yield name, sums if cells is None else _sum(sums, cells)
         yield from breathing(iter(fresh.items()))
+
+    def ranks(self, window: str) -> Iterator[Ranked]:
+        """Yield every tenant that was seen in `window`, as `labels.py` ranks it, without the slot being written."""
+        columns = self._by_name[window].columns
+        for name, number in breathing(iter(self._numbers.items())):
+            volume = columns.offered[number] + columns.rejected[number]
+            if volume:
+                yield name, columns.offered[number] - columns.excused[number] - columns.served[number], volume
 
     def table(self, window: str, now: Micros, current: Slot) -> Table:
         """Return every tenant's sums in `window` at `now` by column, those of the slot being written included."""
