@@ -19,7 +19,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 from starlette.types import Message, Receive, Scope, Send
 
@@ -39,12 +39,12 @@ _LOG = logging.getLogger("evenhand")
 #: within 0.1 s).
 WATCH_AFTER = 0.04
 #: Octets that wait for a slow reader, in each direction; the high-water mark of asyncio's transports.
-HELD = 64 * 1024
+HELD: Final = 64 * 1024
 #: Seconds in which an unwanted body is read and thrown away, so that closing does not reset our answer.
 LINGER = 2.0
 
-_CLOSE = (b"connection", b"close")
-_WEBSOCKET = (b"upgrade", b"websocket")
+_CLOSE: Final = (b"connection", b"close")
+_WEBSOCKET: Final = (b"upgrade", b"websocket")
 
 
 class Proxy:

@@ -218,7 +218,9 @@ class Parser:
         """Return why a head is too large: its lines, each with the octets that delimit it."""
         if len(head.target) > self._max_bytes:
             return _LONG_TARGET
-        size = len(head.target) + sum([len(name) + len(value) + 4 for name, value in head.headers])
+        size = len(head.target)
+        for name, value in head.headers:
+            size += len(name) + len(value) + 4
         return _LARGE_HEAD if size > self._max_bytes or len(head.headers) > self._max_headers else None
 
     def _request_id(self, fields: dict[bytes, bytes], *, trusted: bool) -> str:
