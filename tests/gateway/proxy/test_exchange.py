@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NoReturn
 
 import orjson
 import pytest
@@ -359,11 +359,11 @@ def test_a_route_chooses_upstream_prefix_and_time(tmp_path: Path) -> None:
 def test_a_bug_is_one_problem_and_is_counted(house: House, caplog: pytest.LogCaptureFixture) -> None:
     """Whatever breaks while a head is handled: 500 for this caller, a line for us, and nothing left open."""
 
-    class Broken:
-        def call(self, *_: object, **__: object) -> None:
+    class Broken(Caller):
+        def call(self, *_: Any, **__: Any) -> NoReturn:
             raise RuntimeError("broken")
 
-    house.front.ways = (Way(cast("Caller", Broken()), house.front.ways[-1].fields, preserve_host=False),)
+    house.front.ways = (Way(Broken(), house.front.ways[-1].fields, preserve_host=False),)
     with caplog.at_level(logging.ERROR):
         told = house.ask(head("/"))
     assert (told.status, told.field("content-type")) == (500, JSON)
