@@ -73,6 +73,8 @@ class Principal:
     expires_us: Micros | None = None
     proved: tuple[str, str] | None = field(default=None, compare=False)
     name: str = field(init=False, compare=False)
+    #: Room for what is worked out once per principal elsewhere (how an upstream is told); no part of it.
+    memo: list[bytes] = field(init=False, default_factory=list, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         match self.kind:

@@ -23,7 +23,7 @@ from gateway.proxy.call import Headers
 from policies.native import mypyc_attr
 from policies.problem import Members
 
-__all__ = ["STATUS_LINES", "Answer", "Asked", "content", "lines", "pieces"]
+__all__ = ["STATUS_LINES", "Answer", "Asked", "content", "fields", "lines", "pieces"]
 
 
 @mypyc_attr(acyclic=True, free_list_len=1)
@@ -66,11 +66,8 @@ class Answer:
     @property
     def headers(self) -> Headers:
         """The fields one by one, for a server that writes them itself."""
-        found: Headers = []
-        for line in b"".join(self._head).split(b"\r\n")[1:-1]:
-            name, _, value = line.partition(b": ")
-            found.append((name, value))
-        return found
+        _, _, said = b"".join(self._head).partition(b"\r\n")
+        return fields(said)
 
     @property
     def body(self) -> bytes:
@@ -93,6 +90,15 @@ STATUS_LINES: Final = tuple(
 def lines(headers: Headers) -> bytes:
     """Return header fields as lines."""
     return b"".join([b"%b: %b\r\n" % (name, value) for name, value in headers])
+
+
+def fields(lines: bytes) -> Headers:
+    """Return the header fields of lines, one by one."""
+    found: Headers = []
+    for line in lines.split(b"\r\n")[:-1]:
+        name, _, value = line.partition(b": ")
+        found.append((name, value))
+    return found
 
 
 #: What each request has of its own, and what stands around it in the JSON of a problem. A request id needs no escape.

@@ -35,9 +35,6 @@ HELD: Final = 64 * 1024
 #: What a chunk costs beyond its octets, so that a body of one-byte chunks is bounded too.
 _CHUNK_OVERHEAD: Final = 128
 
-# As octets: looked for as bytes they cost an exception inside.
-_CR, _LF = b"\r\n"
-
 #: Methods whose empty body needs no Content-Length: 0 (RFC 9110 section 8.6).
 _NO_BODY: Final = frozenset({b"GET", b"HEAD", b"DELETE", b"OPTIONS"})
 
@@ -105,7 +102,7 @@ class Caller:
         self,
         method: bytes,
         target: bytes,
-        headers: Headers,
+        fields: bytes,
         length: int | None,
         receiver: Receiver,
         *,
@@ -168,8 +165,8 @@ class Call(Sent):
 
     __deletable__ = ("receiver",)  # compiled classes keep attributes otherwise
     __slots__ = (
-        "_line", "_size", "account", "body_written", "carrier", "ended", "fields", "first_byte", "held", "host",
-        "idempotent", "keeping", "left", "method", "over", "paused", "receiver", "retried", "sent", "target",
+        "_line", "_size", "account", "body_written", "carrier", "ended", "fields", "first_byte", "framing", "held",
+        "host", "idempotent", "keeping", "left", "method", "over", "paused", "receiver", "retried", "sent", "target",
         "total_at", "wait_until", "writable",
     )  # fmt: skip
 
@@ -179,7 +176,7 @@ class Call(Sent):
         receiver: Receiver,
         method: bytes,
         target: bytes,
-        headers: Headers,
+        fields: bytes,
         host: bytes | None,
         length: int | None,
         idempotent: bool,
@@ -191,7 +188,8 @@ class Call(Sent):
         self.receiver = receiver
         self.method = method
         self.target = target
-        self.fields = _fields(method, headers, length)
+        self.fields = fields
+        self.framing = _framing(method, length)
         self.host = host
         self.left = length
         self.ended = length == 0
@@ -199,7 +197,7 @@ class Call(Sent):
         self.first_byte = first_byte
         self.total_at = total_at
         self.wait_until = 0.0
-        self.held: list[bytes] = []
+        self.held: list[bytes] | None = None
         self._size = 0
         self.writable = True
         self.body_written = False
@@ -270,7 +268,7 @@ class Call(Sent):
         """Keep nothing of the body any more: from here on the call cannot be repeated."""
         self.keeping = False
         self._size = 0
-        self.held = []
+        self.held = None
 
     def tell(self, *, writable: bool) -> None:
         """Pass on whether more of the body is welcome, if that has changed."""
@@ -280,12 +278,13 @@ class Call(Sent):
 
     def head(self, prefix: bytes, authority: bytes) -> bytes:
         """Return the request head for one address, in one piece."""
-        return b"%b %b%b HTTP/1.1\r\nhost: %b\r\n%b\r\n" % (
+        return b"%b %b%b HTTP/1.1\r\nhost: %b\r\n%b%b\r\n" % (
             self.method,
             prefix if self.target[:1] == b"/" else b"",
             self.target,
             self.host or authority,
             self.fields,
+            self.framing,
         )
 
     def _send(self, parts: Sequence[bytes], size: int) -> None:
@@ -295,6 +294,8 @@ class Call(Sent):
             self._size += size + _CHUNK_OVERHEAD
             if carrier is not None and self._size > HELD:
                 self.forget()
+            elif self.held is None:
+                self.held = list(parts)
             else:
                 self.held.extend(parts)
         if carrier is not None:
@@ -303,17 +304,10 @@ class Call(Sent):
             self.tell(writable=False)
 
 
-def _fields(method: bytes, headers: Headers, length: int | None) -> bytes:
-    """Return the field lines; the framing of a request is always our own. ValueError on a line break inside a field."""
-    lines = [b"%b: %b" % (name, value) for name, value in headers]
-    joined = b"".join(lines)
-    if _CR in joined or _LF in joined:
-        raise ValueError("a request field contains a line break")
+def _framing(method: bytes, length: int | None) -> bytes:
+    """Return the line that frames the body; the framing of a request is always our own."""
     if length is None:
-        lines.append(b"transfer-encoding: chunked")
-    elif length or method not in _NO_BODY:
-        lines.append(b"content-length: %d" % length)
-    if not lines:
-        return b""
-    lines.append(b"")
-    return b"\r\n".join(lines)
+        return b"transfer-encoding: chunked\r\n"
+    if length or (method != b"GET" and method not in _NO_BODY):
+        return b"content-length: %d\r\n" % length
+    return b""

@@ -30,6 +30,7 @@ from gateway.identity.resolver import CredentialResolver, stranger_table
 from gateway.pipeline import Pipeline
 from gateway.ports import Decision, Headers
 from gateway.proxy.address import Addresses
+from gateway.proxy.answer import fields
 from gateway.proxy.headers import RequestFields
 from gateway.proxy.ids import RequestIds
 from gateway.proxy.parse import Head, Parsed, Parser
@@ -137,7 +138,7 @@ class Canary:
 
     def _clean(self, head: Head, parsed: Parsed, decision: Decision, peer: str) -> bool:
         """Return whether what would go on says nothing of the caller's making about the caller."""
-        sent = [(name.replace(b"_", b"-"), value) for name, value in self._fields.write(head, parsed, decision)]
+        sent = [(name.replace(b"_", b"-"), value) for name, value in fields(self._fields.write(head, parsed, decision))]
         managed = [name for name, _ in sent if name in _MANAGED]
         forged = any(value == _TENANT.encode() for name, value in sent if name in _MANAGED)
         named = dict(sent).get(b"x-forwarded-for")

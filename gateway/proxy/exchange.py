@@ -234,15 +234,16 @@ class Exchange(Receiver):
 
     def _forward(self, decision: Decision, parsed: Parsed) -> None:
         head = self._head
+        method = head.method
         way = self._front.ways[decision.route]
         target = stripped(parsed.target, way.strip) if way.strip else parsed.target
         self._call = way.upstream.call(
-            head.method,
+            method,
             target,
             way.fields.write(head, parsed, decision),
             parsed.length,
             self,
-            idempotent=head.method in _IDEMPOTENT,
+            idempotent=method == b"GET" or method in _IDEMPOTENT,
             host=parsed.host if way.preserve_host and parsed.host else None,
             first_byte_timeout_us=way.first_byte_timeout_us,
             share=decision.verdict.plan.share if decision.verdict else None,

@@ -95,8 +95,13 @@ _STAMPED_DROP: Final = _RESPONSE_DROP | {b"date", b"server"}
 
 # Looked up once: a member of an enum costs as much as a call.
 _REJECTED: Final = Kind.REJECTED
-#: How an upstream is told of a class, by class.
-_CLASSES: Final = tuple((b"evenhand-class", encoded(cls.label)) for cls in Class)
+#: Connection as most callers send it; it names a field that ends here anyway.
+_NAMES_NOTHING: Final = (b"keep-alive", b"Keep-Alive")
+_ID: Final = b"x-request-id: "
+#: Peers of which is kept what is said of them.
+_PEERS: Final = 4096
+_CR: Final = ord("\r")
+_LF: Final = ord("\n")
 
 # No Connection field may take away what tells where the message ends.
 _FRAMING: Final = frozenset({b"content-length"})
@@ -118,6 +123,17 @@ def _nominated_in(headers: Headers) -> frozenset[bytes]:
     return _nominated(b",".join(values)) if values else frozenset()
 
 
+def _spelled(names: frozenset[bytes]) -> frozenset[bytes]:
+    """Return `names` in every spelling with `-` and `_` (rule 3), so that one look tells."""
+    found = set(names)
+    for name in names:
+        spellings = [b""]
+        for part in name.split(b"-"):
+            spellings = [before + sign + part for before in spellings for sign in (b"-", b"_")]
+        found.update(spelling[1:] for spelling in spellings)
+    return frozenset(found)
+
+
 def _without(headers: Headers, drop: frozenset[bytes]) -> Headers:
     return [
         field
@@ -126,40 +142,88 @@ def _without(headers: Headers, drop: frozenset[bytes]) -> Headers:
     ]
 
 
+class _Hop:
+    """What a request says of its way here, up to the name of its id; the next one of the same peer says it again."""
+
+    __slots__ = ("host", "said", "scheme", "version")
+
+    def __init__(self, host: bytes, scheme: str, version: str, said: bytes) -> None:
+        self.host = host
+        self.scheme = scheme
+        self.version = version
+        self.said = said
+
+
 class RequestFields:
     """Writes the fields of requests to one upstream.
 
     `pseudonym` is our name in Via.
     """
 
-    __slots__ = ("_drop", "_hops")
+    __slots__ = ("_drop", "_hops", "_via")
 
     def __init__(self, upstream: UpstreamSection, pseudonym: bytes) -> None:
         always = _HOP | _OURS | _POISON | _MANAGED | (frozenset() if upstream.trace_headers else _TRACE)
         credentials = frozenset() if upstream.forward_credential else CREDENTIAL_FIELDS
         # Indexed by whether a credential was consumed, then by whether the peer is trusted.
-        self._drop = tuple((always | used | _EDGE, always | used) for used in (frozenset(), credentials))
-        self._hops = {version: b"%b %b" % (version.encode("ascii"), pseudonym) for version in VERSIONS}
+        self._drop = tuple(
+            (_spelled(always | used | _EDGE), _spelled(always | used)) for used in (frozenset(), credentials)
+        )
+        self._via = {version: b"%b %b" % (version.encode("ascii"), pseudonym) for version in VERSIONS}
+        self._hops: dict[str, _Hop] = {}
 
-    def write(self, head: Head, parsed: Parsed, decision: Decision) -> Headers:
-        """Return the end-to-end fields of `head` with ours at the end."""
+    def write(self, head: Head, parsed: Parsed, decision: Decision) -> bytes:
+        """Return the lines of the end-to-end fields of `head` with ours at the end. ValueError on a line break in one.
+
+        What others wrote is looked through for line breaks; what we write ourselves cannot hold one.
+        """
         fields = parsed.fields
         drop = self._drop[decision.consumed][parsed.trusted]
-        if b"connection" in fields:
-            drop |= _nominated(fields[b"connection"])
-        headers = _without(head.headers, drop)
-        hop = self._hops[head.version]
-        via = fields.get(b"via")
-        headers.append((b"via", hop if via is None else via + b", " + hop))
-        headers += _forwarded(head, parsed)
-        headers.append((b"x-request-id", decision.request_id.encode("ascii")))
-        principal = decision.principal
-        if principal.kind is not _REJECTED:
-            tenant, credential = principal.spoken
-            headers.append((b"evenhand-tenant", encoded(tenant)))
-            headers.append((b"evenhand-credential", encoded(credential)))
-            headers.append(_CLASSES[decision.cls])
-        return headers
+        lines = [b"%b: %b" % field for field in head.headers if field[0] not in drop]
+        if b"connection" in fields and fields[b"connection"] not in _NAMES_NOTHING:
+            kept = _without(head.headers, _nominated(fields[b"connection"]))
+            lines = [b"%b: %b" % field for field in kept if field[0] not in drop]
+        if parsed.trusted or b"via" in fields:
+            via = fields.get(b"via")
+            hop = self._via[head.version]
+            lines.append(b"via: " + (hop if via is None else via + b", " + hop))
+            lines += [b"%b: %b" % field for field in _forwarded(head, parsed)]
+            said = _ID
+        else:
+            said = self._said(head, parsed.host)
+        joined = b"".join(lines)
+        if _CR in joined or _LF in joined:
+            raise ValueError("a request field contains a line break")
+        lines.append(b"%b%b\r\n%b" % (said, decision.request_id.encode("ascii"), _named(decision)))
+        return b"\r\n".join(lines)
+
+    def _said(self, head: Head, host: bytes) -> bytes:
+        """Return what we say of a peer that nobody trusts: the same of most of its requests."""
+        hop = self._hops.get(head.peer)
+        if hop is None or hop.host != host or hop.scheme != head.scheme or hop.version != head.version:
+            lines = [b"via: " + self._via[head.version]]
+            peer = b"" if head.peer == UNIX else head.peer.encode("ascii", "replace")
+            lines += [b"%b: %b" % field for field in _told(peer, host, head.scheme.encode("ascii"))]
+            if any(_CR in line or _LF in line for line in lines):
+                raise ValueError("a request field contains a line break")
+            if len(self._hops) >= _PEERS:
+                self._hops.clear()
+            lines.append(_ID)
+            hop = self._hops[head.peer] = _Hop(host, head.scheme, head.version, b"\r\n".join(lines))
+        return hop.said
+
+
+def _named(decision: Decision) -> bytes:
+    """Return the lines that tell who was charged, and in which class; the principal keeps them."""
+    principal = decision.principal
+    if principal.kind is _REJECTED:
+        return b""
+    memo = principal.memo
+    if not memo:
+        tenant, credential = principal.spoken
+        named = b"evenhand-tenant: %b\r\nevenhand-credential: %b\r\n" % (encoded(tenant), encoded(credential))
+        memo += [named + b"evenhand-class: %b\r\n" % encoded(cls.label) for cls in Class]
+    return memo[decision.cls]
 
 
 def _forwarded(head: Head, parsed: Parsed) -> Headers:
@@ -172,6 +236,10 @@ def _forwarded(head: Head, parsed: Parsed) -> Headers:
         host = fields.get(b"x-forwarded-host", host)
         given = fields.get(b"x-forwarded-proto", b"").lower()
         scheme = given if given in _SCHEMES else scheme
+    return _told(peer, host, scheme)
+
+
+def _told(peer: bytes, host: bytes, scheme: bytes) -> Headers:
     headers: Headers = [(b"x-forwarded-for", peer)] if peer else []
     if host:
         headers.append((b"x-forwarded-host", host))

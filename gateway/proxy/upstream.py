@@ -71,7 +71,7 @@ class Upstream(Caller):
         self,
         method: bytes,
         target: bytes,
-        headers: Headers,
+        fields: bytes,
         length: int | None,
         receiver: Receiver,
         *,
@@ -84,17 +84,17 @@ class Upstream(Caller):
         """Send a request as soon as a connection is there, and its response to `receiver`.
 
         `target` is the origin-form target after `strip_prefix`; the path of the chosen address is prefixed here.
-        `headers` are end-to-end fields only, in any case: Host, Connection, Content-Length and Transfer-Encoding are
-        written here. `host` is the Host field, None for the authority of the chosen address. `length` is the size of
-        the body, 0 for none, None for a chunked one. `body` is what of it is already there (one write with the head).
-        `idempotent` allows one repetition on a new connection if a kept one turns out closed. The time-out replaces
-        `[upstream] first_byte_timeout`, for a route that has its own: it runs from the head being written, and again
-        from every piece of the request body, until the response head is complete. ValueError on a line break inside a
-        field. `share` says whose seat it takes and at which weight (`seats`); all calls without one are of one tenant.
+        `fields` are lines of end-to-end fields only, as they are written: Host, Connection, Content-Length and
+        Transfer-Encoding are written here. `host` is the Host field, None for the authority of the chosen address.
+        `length` is the size of the body, 0 for none, None for a chunked one. `body` is what of it is already there (one
+        write with the head). `idempotent` allows one repetition on a new connection if a kept one turns out closed. The
+        time-out replaces `[upstream] first_byte_timeout`, for a route that has its own: it runs from the head being
+        written, and again from every piece of the request body, until the response head is complete. `share` says whose
+        seat it takes and at which weight (`seats`); all calls without one are of one tenant.
         """
         first_byte = self._first_byte if first_byte_timeout_us is None else _seconds(first_byte_timeout_us)
         total_at = self._loop.time() + self._total if self._total != math.inf else math.inf
-        call = Call(self._pool, receiver, method, target, headers, host, length, idempotent, first_byte, total_at)
+        call = Call(self._pool, receiver, method, target, fields, host, length, idempotent, first_byte, total_at)
         if body:
             call.write(body)
         self._pool.submit(call, share)

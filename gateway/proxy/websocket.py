@@ -24,7 +24,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 
 from gateway.config.sections import WebsocketSection
 from gateway.ports import Decision, Headers, Rejection
-from gateway.proxy.answer import STATUS_LINES, Answer, lines
+from gateway.proxy.answer import STATUS_LINES, Answer, fields, lines
 from gateway.proxy.exchange import Exchange
 from gateway.proxy.front import Front
 from gateway.proxy.leg import Leg, Shake, open_leg
@@ -243,12 +243,13 @@ class _Bridge:
         if way.first_byte_timeout_us is not None:
             place = replace(place, first_byte_timeout=way.first_byte_timeout_us / SECOND)
         target = stripped(parsed.target, way.strip) if way.strip else parsed.target
-        fields = [field for field in way.fields.write(head, parsed, decision) if not field[0].startswith(_OF_A_LEG)]
+        sent = fields(way.fields.write(head, parsed, decision))
+        sent = [field for field in sent if not field[0].startswith(_OF_A_LEG)]
         offered = [value.decode("ascii") for name, value in head.headers if name == b"sec-websocket-protocol"]
         shake = Shake(
             place.prefix + target,
             parsed.host if way.preserve_host and parsed.host else place.authority,
-            fields,
+            sent,
             [name.strip() for value in offered for name in value.split(",")],
             self.sockets.section.max_message,
             self._sent,

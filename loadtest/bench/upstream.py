@@ -24,6 +24,7 @@ from typing import IO, cast
 import uvloop
 
 from gateway.config.sections import UpstreamSection
+from gateway.proxy.answer import lines
 from gateway.proxy.upstream import Failure, Headers, Receiver, Upstream
 
 __all__ = ["main", "measure"]
@@ -113,11 +114,11 @@ async def _ours(address: str, stack: AsyncExitStack) -> Caller:
     upstream = Upstream("bench", UpstreamSection.model_validate({"url": address}))
     stack.callback(upstream.abort)
     loop = asyncio.get_running_loop()
-    headers = [(name.encode(), value.encode()) for name, value in _HEADERS]
+    fields = lines([(name.encode(), value.encode()) for name, value in _HEADERS])
 
     async def call() -> None:
         receiver = _Waiting(loop.create_future())
-        upstream.call(b"GET", b"/v1/things?page=2", list(headers), 0, receiver, idempotent=True)
+        upstream.call(b"GET", b"/v1/things?page=2", fields, 0, receiver, idempotent=True)
         await receiver.future
         _require(receiver.status, receiver.body)
 

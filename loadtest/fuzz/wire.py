@@ -15,7 +15,7 @@ from gateway.clock import Clock
 from gateway.config import Settings
 from gateway.identity.resolver import build_resolver
 from gateway.pipeline import Pipeline
-from gateway.ports import Decision, Headers
+from gateway.ports import Decision
 from gateway.proxy.call import Caller, Receiver, Sent
 from gateway.proxy.front import Front
 from gateway.proxy.lane import Door, lane
@@ -84,9 +84,9 @@ class _Upstream(Caller):
         self._standing: list[Receiver] = []
 
     def call(
-        self, method: bytes, target: bytes, headers: Headers, length: int | None, receiver: Receiver, **_: Any
+        self, method: bytes, target: bytes, fields: bytes, length: int | None, receiver: Receiver, **_: Any
     ) -> Sent:
-        if any(b"\r" in value or b"\n" in value for _, value in headers):
+        if any(b"\r" in line or b"\n" in line or b": " not in line for line in fields.split(b"\r\n")[:-1]):
             raise ValueError("a line break went upstream")
         self._standing.append(receiver)
         receiver.on_sent()

@@ -18,8 +18,9 @@ from gateway.app import Gateway, compose
 from gateway.asgi import application, live
 from gateway.clock import Clock
 from gateway.config import load
+from gateway.proxy.answer import fields as one_by_one
 from gateway.proxy.asgi import Proxy
-from gateway.proxy.call import Caller, Headers, Receiver, Sent
+from gateway.proxy.call import Caller, Receiver, Sent
 from gateway.proxy.failure import Failure, FailureKind
 from gateway.proxy.front import Front
 from policies.charge import ShareCharge
@@ -65,7 +66,7 @@ class _AiohttpUpstream(Caller):
         self,
         method: bytes,
         target: bytes,
-        headers: Headers,
+        fields: bytes,
         length: int | None,
         receiver: Receiver,
         *,
@@ -75,8 +76,8 @@ class _AiohttpUpstream(Caller):
         share: ShareCharge | None,
     ) -> Sent:
         """Send a request, and its response to `receiver`."""
-        fields = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]
-        made = self._make(method.decode(), self._url + target.decode(), fields, receiver)
+        sent = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in one_by_one(fields)]
+        made = self._make(method.decode(), self._url + target.decode(), sent, receiver)
         return _AiohttpCall(asyncio.get_running_loop().create_task(made))
 
     async def place(self) -> None:

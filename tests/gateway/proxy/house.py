@@ -17,6 +17,7 @@ from gateway.identity.resolver import build_resolver
 from gateway.pipeline import Pipeline
 from gateway.ports import Decision, Headers
 from gateway.proxy.answer import Answer
+from gateway.proxy.answer import fields as one_by_one
 from gateway.proxy.call import Caller, Receiver, Sent
 from gateway.proxy.exchange import Exchange
 from gateway.proxy.failure import Failure, FailureKind
@@ -147,12 +148,12 @@ class ScriptedUpstream(Caller):
         self,
         method: bytes,
         target: bytes,
-        headers: Headers,
+        fields: bytes,
         length: int | None,
         receiver: Receiver,
         **options: Any,
     ) -> Any:
-        made = ScriptedCall(method, target, headers, length, receiver, options)
+        made = ScriptedCall(method, target, one_by_one(fields), length, receiver, options)
         self.calls.append(made)
         if self.connects:
             receiver.on_sent()

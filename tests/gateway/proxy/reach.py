@@ -19,6 +19,7 @@ import pytest
 import uvloop
 
 from gateway.config.sections import UpstreamSection
+from gateway.proxy.answer import lines
 from gateway.proxy.upstream import Call, Failure, Headers, Receiver, Upstream
 from tests.wire.origin import Origin
 
@@ -133,7 +134,7 @@ def ask(
     told = told or Told()
     options.setdefault("idempotent", method in {"GET", "HEAD", "PUT", "DELETE", "OPTIONS"})
     headers: Headers = options.pop("headers", [(b"Accept", b"*/*")])
-    told.call = upstream.call(method.encode(), target.encode(), headers, length, told, body=body, **options)
+    told.call = upstream.call(method.encode(), target.encode(), lines(headers), length, told, body=body, **options)
     return told
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from gateway.config import Loaded, load
-from gateway.ports import Headers
 from gateway.proxy import canary
+from gateway.proxy.answer import lines
 from gateway.proxy.canary import CHECKS, Canary
 from gateway.proxy.headers import RequestFields
 from policies import admit
@@ -147,8 +147,8 @@ class Passing:
     def __init__(self, loaded: Loaded) -> None:
         self._fields = RequestFields(loaded.settings.upstream, b"x")
 
-    def write(self, head: Any, parsed: Any, decision: Any) -> Headers:
-        return [*head.headers, *self._fields.write(head, parsed, decision)]
+    def write(self, head: Any, parsed: Any, decision: Any) -> bytes:
+        return lines(head.headers) + self._fields.write(head, parsed, decision)
 
 
 def test_a_check_that_raises_has_failed_and_is_told_once(

@@ -93,6 +93,29 @@ def test_case_099_connection_cannot_remove_what_we_add(house: House) -> None:
     assert house.call.field("evenhand-tenant") == b"acme"
 
 
+@pytest.mark.parametrize(
+    "field",
+    [(b"a", b"b\r\nc: d"), (b"a\n", b"b"), (b"a", b"b\rc"), (b"via", b"1.1 a\r\nb: c"), (b"x-forwarded-host", b"a\nb")],
+)
+def test_line_break_in_a_field_is_refused(house: House, field: tuple[bytes, bytes]) -> None:
+    """A field cannot bring others along, whoever let it pass."""
+    request = head("/", peer="10.0.0.1")
+    request.headers.append(field)
+    assert house.ask(request).status == 500
+    assert not house.upstream.calls
+
+
+def test_what_is_said_of_a_peer_is_said_of_each_request(house: House) -> None:
+    """Whatever the one before asked for: another host, another scheme."""
+    for host in ("a.example.com", "b.example.com", "b.example.com"):
+        assert sent(house, host=host).field("x-forwarded-host") == host.encode()
+    request = head("/", host="b.example.com")
+    request.scheme, request.version = "https", "2"
+    house.begin(request)
+    assert house.call.field("x-forwarded-proto") == b"https"
+    assert (house.call.field("via") or b"").startswith(b"2 evenhand-")
+
+
 def test_hop_by_hop_fields_end_here(house: House) -> None:
     """RFC 9110 section 7.6.1, and what a caller could hide behind an underscore."""
     call = sent(

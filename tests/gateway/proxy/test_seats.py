@@ -25,7 +25,7 @@ class _Nowhere(Line):
 
 def a_call() -> Call:
     """Return a call that only stands in a line."""
-    return Call(_Nowhere(), Told(), b"GET", b"/", [], None, 0, True, 1.0, 1.0)
+    return Call(_Nowhere(), Told(), b"GET", b"/", b"", None, 0, True, 1.0, 1.0)
 
 
 class Hall:

@@ -88,16 +88,6 @@ async def test_body_that_does_not_keep_its_word_is_a_bug() -> None:
             await chunked.end()
 
 
-@pytest.mark.parametrize("field", ((b"a", b"b\r\nc: d"), (b"a\n", b"b"), (b"a", b"b\rc")))
-@on_both_loops
-async def test_line_break_in_a_field_is_refused(field: tuple[bytes, bytes]) -> None:
-    """A field cannot bring others along, whoever let it pass."""
-    with serving() as origin:
-        async with reaching(origin) as upstream:
-            with pytest.raises(ValueError, match="line break"):
-                ask(upstream, headers=[field])
-
-
 @on_both_loops
 async def test_base_path_and_host() -> None:
     """The path of the address is prefixed but to `*`; Host is the address's unless the caller's is kept."""
