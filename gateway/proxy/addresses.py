@@ -51,7 +51,7 @@ class Peer:
         self.authority = url.authority.encode("ascii")
         self.name = f"unix:{url.unix}" if url.unix else f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self.load = 0
-        self.idle: dict[Connection, None] = {}
+        self.idle: list[Connection] = []
         self.failures = 0
         self.out_until = 0.0
         self.retired = False

@@ -40,7 +40,9 @@ _NEVER: Final = float("inf")
 #: Events of the parser and reads, and 4 KiB pieces of what was read, that are worked off before others have their turn.
 WORK: Final = 256
 #: Octets parsed at once: at first, where chunks are large, and where they are so small that their number is the work.
-_SLICE, _WIDE, _DENSE = 16 * 1024, 64 * 1024, 4 * 1024
+_SLICE: Final = 16 * 1024
+_WIDE: Final = 64 * 1024
+_DENSE: Final = 4 * 1024
 #: How large those are on average.
 _SMALL: Final = 64
 
@@ -49,8 +51,8 @@ class Connection(asyncio.Protocol):
     """A connection of a pool. `deadline` is loop time: of the call it carries, or of its idleness."""
 
     __slots__ = (
-        "_choked", "_finished", "_home", "_loop", "_response", "_resting", "_reused", "_slice", "_spare", "_transport",
-        "_unfed", "_work", "call", "deadline", "peer",
+        "_choked", "_finished", "_home", "_loop", "_response", "_resting", "_reused", "_slice", "_spare", "_time",
+        "_transport", "_unfed", "_work", "_write", "call", "deadline", "peer",
     )  # fmt: skip
 
     def __init__(self, home: Pool, peer: Peer, loop: asyncio.AbstractEventLoop) -> None:
@@ -59,6 +61,7 @@ class Connection(asyncio.Protocol):
         self.peer = peer
         self.call: Call | None = None
         self.deadline = _NEVER
+        self._time = loop.time
         self._response: Response | None = None
         #: The response before, whose parser the next one can use.
         self._spare: Response | None = None
@@ -85,17 +88,17 @@ class Connection(asyncio.Protocol):
         poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
         return bool(poll.poll(0))
 
-    def carry(self, call: Call) -> None:
+    def carry(self, call: Call, now: float) -> None:
         """Send `call`, with what of its body is already there, and read its response."""
         self.call = call
         self._response = None
         call.carrier = self
         head = call.head(self.peer.prefix, self.peer.authority)
-        self._transport.write(b"".join((head, *call.held)) if call.held else head)
+        self._write(b"".join((head, *call.held)) if call.held else head)
         if not self._reused or not call.idempotent or call.retried:
             call.forget()
         self._reused = True
-        self._arm(call.first_byte)
+        self.deadline = min(now + call.first_byte, call.total_at)
         if not call.sent:
             call.sent = True
             call.receiver.on_sent()
@@ -168,6 +171,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport; the pool learns of the connection from the attempt that made it."""
         self._transport = cast("asyncio.Transport", transport)
+        self._write = self._transport.write
 
     def data_received(self, data: bytes) -> None:
         """Read the next octets of the response."""
@@ -341,7 +345,7 @@ class Connection(asyncio.Protocol):
     # The clock
 
     def _arm(self, timeout: float) -> None:
-        self.deadline = self._loop.time() + timeout
+        self.deadline = self._time() + timeout
         call = self.call
         if call is not None and self.deadline > call.total_at:
             self.deadline = call.total_at

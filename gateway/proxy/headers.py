@@ -23,7 +23,7 @@ from gateway.proxy.parse import VERSIONS, Head, Parsed
 from policies.problem import encoded
 from policies.request import Class, Kind
 
-__all__ = ["RequestFields", "ResponseFields"]
+__all__ = ["RequestFields", "ResponseFields", "length_of"]
 
 # RFC 9110 section 7.6.1 and RFC 9113 section 3.2.1, with the de facto ones; their values concern this hop only.
 _HOP: Final = frozenset(
@@ -100,6 +100,8 @@ _NAMES_NOTHING: Final = (b"keep-alive", b"Keep-Alive")
 _ID: Final = b"x-request-id: "
 #: Peers of which is kept what is said of them.
 _PEERS: Final = 4096
+#: Entries of a memo of what messages say, at most.
+_KNOWN: Final = 1024
 _CR: Final = ord("\r")
 _LF: Final = ord("\n")
 
@@ -110,6 +112,21 @@ _NONE: frozenset[bytes] = frozenset()
 _SCHEMES: Final = frozenset({b"http", b"https"})
 #: As an octet: looked for as bytes it costs an exception inside.
 _UNDERSCORE: Final = ord("_")
+
+
+#: Lengths that were read lately: to look one up costs a fifth of reading it.
+_LENGTHS: Final[dict[bytes, int]] = {}
+
+
+def length_of(value: bytes) -> int:
+    """Return what a Content-Length says; `value` is digits, by whoever parsed the head."""
+    length = _LENGTHS.get(value)
+    if length is None:
+        length = int(value)
+        if len(_LENGTHS) >= _KNOWN:
+            _LENGTHS.clear()
+        _LENGTHS[value] = length
+    return length
 
 
 def _nominated(connection: bytes) -> frozenset[bytes]:
@@ -179,7 +196,7 @@ class RequestFields:
         """
         fields = parsed.fields
         drop = self._drop[decision.consumed][parsed.trusted]
-        lines = [b"%b: %b" % field for field in head.headers if field[0] not in drop]
+        lines = [b"%b: %b" % (name, value) for name, value in head.headers if name not in drop]
         if b"connection" in fields and fields[b"connection"] not in _NAMES_NOTHING:
             kept = _without(head.headers, _nominated(fields[b"connection"]))
             lines = [b"%b: %b" % field for field in kept if field[0] not in drop]

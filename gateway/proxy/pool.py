@@ -69,6 +69,8 @@ class Pool(Line):
     ) -> None:
         self._limits = limits
         self._loop = loop
+        self._time = loop.time
+        self._keepalive = limits.keepalive_timeout
         self._dialler = Dialler(addresses, self._connection, context, loop)
         self._budget = RetryBudget(limits.retry_budget, limits.connections, loop.time())
         self._line: OrderedDict[Call, None] = OrderedDict()
@@ -98,7 +100,7 @@ class Pool(Line):
     def submit(self, call: Call, share: ShareCharge | None) -> None:
         """Carry `call` as soon as there is a connection and a seat of its tenant's."""
         self._budget.deposit()
-        now = self._loop.time()
+        now = self._time()
         account = call.account = self._seats.account(share, now)
         if self._closed:
             self._loop.call_soon(_end, call, _SHUT_DOWN)
@@ -139,7 +141,7 @@ class Pool(Line):
 
     def repeat(self, connection: Connection, call: Call) -> bool:
         """Take `call`, of which nothing was answered, to a new connection; false if the retry budget is spent."""
-        if not self._budget.withdraw(self._loop.time()):
+        if not self._budget.withdraw(self._time()):
             return False
         self.repeated += 1
         connection.peer.load -= 1
@@ -152,7 +154,8 @@ class Pool(Line):
     def lost(self, connection: Connection) -> None:
         """Free the slot of a closed socket."""
         self.connections.discard(connection)
-        connection.peer.idle.pop(connection, None)
+        if connection in connection.peer.idle:
+            connection.peer.idle.remove(connection)
         self._pump()
         self._settle()
 
@@ -173,13 +176,13 @@ class Pool(Line):
         if connection is None:
             self._attempt(call, peer)
         else:
-            self._hand(connection, call)
+            self._hand(connection, call, now)
         return True
 
     def _idle(self, peer: Peer, call: Call) -> Connection | None:
         """Take the connection of `peer` that was used last, so that the others may expire."""
         while peer.idle:
-            connection, _ = peer.idle.popitem()
+            connection = peer.idle.pop()
             if not connection.closing and (call.idempotent or not connection.readable()):
                 return connection
             connection.close()
@@ -192,9 +195,9 @@ class Pool(Line):
                 return connection
         return None
 
-    def _hand(self, connection: Connection, call: Call) -> None:
+    def _hand(self, connection: Connection, call: Call, now: float) -> None:
         connection.peer.load += 1
-        connection.carry(call)
+        connection.carry(call, now)
 
     def _offer(self, connection: Connection) -> None:
         """Find work for a connection that has none."""
@@ -204,17 +207,17 @@ class Pool(Line):
         call = next((call for call in self._connecting if not call.retried), None) if self._connecting else None
         if call is not None:
             self._connecting.pop(call).call = None
-            self._hand(connection, call)
+            self._hand(connection, call, self._time())
         else:
-            connection.deadline = self._loop.time() + self._limits.keepalive_timeout
-            connection.peer.idle[connection] = None
+            connection.deadline = self._time() + self._keepalive
+            connection.peer.idle.append(connection)
         if self._line:
             self._pump()
 
     def _pump(self) -> None:
         """Serve the line as far as there are seats and slots."""
         while self._line:
-            now = self._loop.time()
+            now = self._time()
             account = self._seats.first(now)
             if account is None:
                 return
@@ -236,7 +239,7 @@ class Pool(Line):
         attempt = Attempt(call)
         self._attempts.add(attempt)
         self._connecting[call] = attempt
-        until = min(self._loop.time() + self._limits.connect_timeout, call.total_at)
+        until = min(self._time() + self._limits.connect_timeout, call.total_at)
         attempt.task = self._loop.create_task(self._connect(attempt, until, first))
         attempt.task.add_done_callback(lambda _: self._attempt_over(attempt))
         self._wake()
@@ -264,7 +267,7 @@ class Pool(Line):
             self._offer(connection)
         else:
             del self._connecting[call]
-            self._hand(connection, call)
+            self._hand(connection, call, self._time())
 
     def _not_connected(self, attempt: Attempt, failure: Failure) -> None:
         self._attempts.discard(attempt)
@@ -291,7 +294,7 @@ class Pool(Line):
 
     def _tick(self) -> None:
         self._timer = None
-        now = self._loop.time()
+        now = self._time()
         for connection in [each for each in self.connections if each.deadline <= now]:
             connection.expire(now)
         while self._line:

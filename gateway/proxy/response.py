@@ -21,6 +21,7 @@ from typing import Final
 import httptools
 
 from gateway.proxy.call import Headers, Receiver
+from gateway.proxy.headers import length_of
 
 __all__ = ["HEADERS_LIMIT", "HEAD_LIMIT", "INTERIM_LIMIT", "Response"]
 
@@ -39,7 +40,7 @@ _END_OF_HEAD: Final = b"\r\n\r\n"
 #: Octets of a head's end that may have come in the read before the one that completes it.
 _STRADDLED: Final = len(_END_OF_HEAD) - 1
 _NOT_HTTP: Final = "what the upstream responded with is not HTTP/1.1"
-_VERSIONS: Final = frozenset({"1.1", "1.0"})
+_ZERO: Final = ord("0")
 
 
 class Response:
@@ -51,13 +52,16 @@ class Response:
 
     __deletable__ = ("_parser",)  # compiled classes keep attributes otherwise
     __slots__ = (
-        "_begin", "_chunked", "_head", "_headers", "_interims", "_left", "_length", "_parser", "_parts", "_quiet",
-        "_receiver", "_seen", "_untold", "_without_body", "complete", "fault", "keep", "status", "work",
+        "_begin", "_body", "_chunked", "_head", "_headers", "_interims", "_left", "_length", "_more", "_parser",
+        "_quiet", "_receiver", "_seen", "_untold", "_without_body", "complete", "fault", "keep", "status", "work",
     )  # fmt: skip
 
     def __init__(self, receiver: Receiver, method: bytes) -> None:
         self._parser = httptools.HttpResponseParser(self)
-        self._parts: list[bytes] = []
+        self._headers: Headers = []
+        #: Octets of the body until they are told: the first, and what came in further chunks.
+        self._body = b""
+        self._more: list[bytes] = []
         self.begin(receiver, method)
 
     def begin(self, receiver: Receiver, method: bytes) -> None:
@@ -70,7 +74,6 @@ class Response:
         #: Octets of heads, and where in them the one begins that is being read; -1 once its beginning was seen.
         self._head = b""
         self._begin = 0
-        self._headers: Headers = []
         #: The fields of the final head until it is told.
         self._untold: Headers | None = None
         self.complete = self.keep = self._chunked = False
@@ -146,11 +149,14 @@ class Response:
         if receiver is None:
             return
         headers, self._headers = self._headers, []
-        status: int = self._parser.get_status_code()
         # What the line says of itself costs less than to ask the parser.
-        begin = self._begin
-        plain = begin >= 0 and self._head[begin : begin + len(_PLAIN)] == _PLAIN
-        version = "1.1" if plain else self._parser.get_http_version()
+        begin, head = self._begin, self._head
+        plain = begin >= 0 and head[begin : begin + len(_PLAIN)] == _PLAIN
+        if plain and len(head) >= begin + len(_PLAIN) + 3:
+            at = begin + len(_PLAIN)
+            version, status = "1.1", 100 * head[at] + 10 * head[at + 1] + head[at + 2] - 111 * _ZERO
+        else:
+            version, status = self._parser.get_http_version(), self._parser.get_status_code()
         fault = self._judge(status, version, headers) if plain or self._names_http() else _NOT_HTTP
         if fault:
             self._fail(fault)
@@ -175,10 +181,12 @@ class Response:
         self._seen += len(chunk)
         if self.complete:
             self.keep = False
+        elif self.status and not self._body:
+            self._body = chunk
         elif not self.status:
             self._fail("the upstream's interim response has a body")
         else:
-            self._parts.append(chunk)
+            self._more.append(chunk)
 
     def on_message_complete(self) -> None:
         """Complete the response, unless it was an interim one."""
@@ -206,12 +214,12 @@ class Response:
         coding = None
         for name, value in headers:
             size = len(name)
-            if size == 14 and name.lower() == b"content-length":
-                self._length = int(value)
+            if size == 14 and (name == b"Content-Length" or name.lower() == b"content-length"):
+                self._length = length_of(value)
             elif size == 17 and name.lower() == b"transfer-encoding":
                 coding = value.lower() if coding is None else b""
         self._chunked = coding is not None
-        if version not in _VERSIONS or not 100 <= status <= 599:
+        if version not in ("1.1", "1.0") or not 100 <= status <= 599:
             return f"the upstream responded with HTTP/{version} and status {status}"
         if status == 101:
             return "the upstream switched protocols unasked"
@@ -246,11 +254,12 @@ class Response:
             self._receiver.on_data(data)
 
     def _tell(self) -> None:
-        parts, headers, receiver = self._parts, self._untold, self._receiver
-        body = b""
-        if parts:
-            body = parts[0] if len(parts) == 1 else b"".join(parts)
-            parts.clear()
+        body, headers, receiver = self._body, self._untold, self._receiver
+        if body:
+            self._body = b""
+            if self._more:
+                body = b"".join([body, *self._more])
+                self._more.clear()
         if receiver is None:
             return
         if headers is not None:
