@@ -23,10 +23,10 @@ from typing import Any, Final
 
 from starlette.types import Message, Receive, Scope, Send
 
-from gateway.ports import Headers
 from gateway.proxy.answer import Answer
 from gateway.proxy.exchange import Exchange
 from gateway.proxy.front import Front
+from gateway.proxy.headers import Lines, one_by_one
 from gateway.proxy.scope import head_of
 from gateway.proxy.sink import Sink
 from gateway.proxy.websocket import Sockets, websocket
@@ -191,11 +191,9 @@ class _Shell(Sink):
         self._ending = not answer.close
         self._finish()
 
-    def start(self, status: int, headers: Headers, body: bytes = b"") -> None:
-        """Keep a response head, and what of the body is there.
-
-        A 304 has no body whatever length it tells of, which servers do not all know.
-        """
+    def start(self, status: int, lines: Lines, length: int, body: bytes) -> None:
+        """Keep a response head, and what of the body is there. Not all servers know that a 304 has none."""
+        headers = one_by_one(lines)
         if status == 304:
             headers = [field for field in headers if field[0] != b"content-length"]
         self._start = {"type": "http.response.start", "status": status, "headers": headers}

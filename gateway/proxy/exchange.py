@@ -31,6 +31,7 @@ from gateway.proxy.answer import Answer, Asked
 from gateway.proxy.call import Receiver, Sent
 from gateway.proxy.failure import Failure, FailureKind
 from gateway.proxy.front import Front
+from gateway.proxy.headers import Lines
 from gateway.proxy.parse import Head, Parsed
 from gateway.proxy.sink import NOBODY, Sink
 from gateway.proxy.target import stripped
@@ -307,12 +308,14 @@ class Exchange(Receiver):
         """Relay the response head, with the RateLimit fields of an admitted request."""
         decision = self._decision
         self._status = status
-        relayed = self._front.responses.write(status, headers)
+        front = self._front
+        lines: Lines = []
+        length = front.responses.write(status, headers, lines)
         if decision is not None:
-            decision.upstream_us = self._front.clock.now() - decision.decided_us
+            decision.upstream_us = front.clock.now() - decision.decided_us
             if decision.verdict is not None and not (300 <= status < 400 or status in (429, 503)):
-                relayed += self._front.told(decision.verdict, relayed)
-        self._sink.start(status, relayed, body)
+                front.tell(decision.verdict, lines)
+        self._sink.start(status, lines, length, body)
 
     def on_data(self, chunk: bytes) -> None:
         """Relay octets of the response body."""

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import Final
 
 from gateway.clock import Clock
 from gateway.config import Settings
@@ -13,11 +14,10 @@ from gateway.config.entries import RouteEntry
 from gateway.config.sections import StoreSection, UpstreamSection
 from gateway.config.store_url import read_store_url
 from gateway.pipeline import Pipeline
-from gateway.ports import Headers
 from gateway.proxy.address import Addresses
 from gateway.proxy.call import Caller
 from gateway.proxy.dates import Dates
-from gateway.proxy.headers import RequestFields, ResponseFields
+from gateway.proxy.headers import Lines, RequestFields, ResponseFields
 from gateway.proxy.ids import RequestIds
 from gateway.proxy.parse import Parsed, Parser
 from gateway.proxy.refuse import Refuser
@@ -30,6 +30,8 @@ __all__ = ["Front", "Way", "pseudonym"]
 
 #: Names this process in Via, where it keeps its own books.
 _PROCESS = secrets.token_hex(4)
+#: The first of the older RateLimit fields.
+_OLDER: Final = b"\r\nx-ratelimit-limit: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ class Front:
 
     __slots__ = (
         "_forwarder",
+        "_halves",
         "_ids",
         "_wording",
         "clock",
@@ -84,6 +87,7 @@ class Front:
         self.responses = ResponseFields(name, Dates(clock) if stamps else None)
         self._forwarder = forwarder
         self._ids = RequestIds(clock)
+        self._halves: dict[bytes, bytes] = {}
         self._wording = Wording(
             settings.backstop.status,
             # What is not enforced is not told: in shadow mode nothing is.
@@ -120,16 +124,21 @@ class Front:
             if b"x-forwarded-for" in fields or b"forwarded" in fields:
                 self._forwarder(peer)
 
-    def told(self, verdict: Verdict, relayed: Headers) -> Headers:
-        """Return our RateLimit fields for a relayed response, and the mark of one decided without a store.
+    def tell(self, verdict: Verdict, lines: Lines) -> None:
+        """Add our RateLimit fields to a relayed response, and the mark of one decided without a store.
 
         Members of a List can stand in several fields, so the upstream's are kept; of the older fields each has one
         value, and where the upstream sends them they are its own.
         """
-        fields = self._wording.fields(verdict)
-        if fields and fields[0][0] == b"x-ratelimit-limit" and any(name == fields[0][0] for name, _ in relayed):
-            return [field for field in fields if not field[0].startswith(b"x-ratelimit-")]
-        return fields
+        theirs = False
+        for name, value in self._wording.fields(verdict):
+            half = self._halves.get(name)
+            if half is None:
+                half = self._halves[name] = b"\r\n%b: " % name  # there are six
+            theirs = theirs or (half == _OLDER and half in lines)
+            if not (theirs and name.startswith(b"x-ratelimit-")):
+                lines.append(half)
+                lines.append(value)
 
 
 def pseudonym(store: StoreSection) -> bytes:

@@ -12,7 +12,7 @@ Rules
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeAlias
 
 from gateway.config.sections import UpstreamSection
 from gateway.identity.credentials import CREDENTIAL_FIELDS
@@ -23,7 +23,11 @@ from gateway.proxy.parse import VERSIONS, Head, Parsed
 from policies.problem import encoded
 from policies.request import Class, Kind
 
-__all__ = ["RequestFields", "ResponseFields", "length_of"]
+__all__ = ["Lines", "RequestFields", "ResponseFields", "halved", "length_of", "one_by_one"]
+
+#: Field lines of a response in halves, by turns `\\r\\nname: ` and a value: joined once, with what stands around them,
+#: they are its head.
+Lines: TypeAlias = list[bytes]
 
 # RFC 9110 section 7.6.1 and RFC 9113 section 3.2.1, with the de facto ones; their values concern this hop only.
 _HOP: Final = frozenset(
@@ -102,6 +106,11 @@ _ID: Final = b"x-request-id: "
 _PEERS: Final = 4096
 #: Entries of a memo of what messages say, at most.
 _KNOWN: Final = 1024
+_VIA: Final = b"\r\nvia: "
+_DATE: Final = b"\r\ndate: "
+_LENGTH: Final = b"\r\ncontent-length: "
+#: Stands for Connection, which ends here and may take others with it.
+_NAMES_OTHERS: Final = b"connection"
 _CR: Final = ord("\r")
 _LF: Final = ord("\n")
 
@@ -112,6 +121,20 @@ _NONE: frozenset[bytes] = frozenset()
 _SCHEMES: Final = frozenset({b"http", b"https"})
 #: As an octet: looked for as bytes it costs an exception inside.
 _UNDERSCORE: Final = ord("_")
+
+
+def halved(headers: Headers) -> Lines:
+    """Return fields as lines in halves."""
+    lines: Lines = []
+    for name, value in headers:
+        lines.append(b"\r\n%b: " % name)
+        lines.append(value)
+    return lines
+
+
+def one_by_one(lines: Lines) -> Headers:
+    """Return the fields of lines in halves, for a server that writes them itself."""
+    return [(lines[at][2:-2], lines[at + 1]) for at in range(0, len(lines), 2)]
 
 
 #: Lengths that were read lately: to look one up costs a fifth of reading it.
@@ -270,11 +293,13 @@ class ResponseFields:
     `dates` adds a missing Date (RFC 9110 section 6.6.1); None where the server in front does.
     """
 
-    __slots__ = ("_dates", "_drop", "_via")
+    __slots__ = ("_dates", "_drop", "_halves", "_via")
 
     def __init__(self, pseudonym: bytes, dates: Dates | None) -> None:
         self._dates = dates
-        self._drop = _RESPONSE_DROP if dates else _STAMPED_DROP
+        self._drop = _spelled(_RESPONSE_DROP if dates else _STAMPED_DROP)
+        #: By names as upstreams spell them, which are few: what `_half` makes of each.
+        self._halves: dict[bytes, bytes] = {}
         self._via = b"1.1 " + pseudonym
 
     def interim(self, headers: Headers) -> Headers:
@@ -282,26 +307,45 @@ class ResponseFields:
         lowered = [(name.lower(), value) for name, value in headers]
         return _without(lowered, _RESPONSE_DROP | _FRAMING | _nominated_in(lowered))
 
-    def write(self, status: int, headers: Headers) -> Headers:
-        """Return the end-to-end fields of a response, names in lower case.
+    def write(self, status: int, headers: Headers, lines: Lines) -> int:
+        """Put the end-to-end fields of a response into empty `lines`; return the announced length, -1 without one.
 
         A 204 has no Content-Length (RFC 9110 section 8.6).
         """
-        dates, drop = self._dates, self._drop
-        relayed: Headers = []
-        undated, nominates = True, False
-        for field in headers:
-            name = field[0].lower()
-            if name in drop or (_UNDERSCORE in name and name.replace(b"_", b"-") in drop):
-                nominates |= name == b"connection"
-            else:
-                undated &= name != b"date"
-                relayed.append((name, field[1]))
+        halves = self._halves
+        length, undated, nominates = -1, True, False
+        for name, value in headers:
+            half = halves.get(name)
+            if half is None:
+                half = self._half(name)
+            if half == _NAMES_OTHERS:
+                nominates = True
+            elif half:
+                if half == _LENGTH:
+                    length = length_of(value)
+                elif half == _DATE:
+                    undated = False
+                lines.append(half)
+                lines.append(value)
         if nominates or status == 204:
             lowered = [(name.lower(), value) for name, value in headers]
-            relayed = _without(relayed, (_nominated_in(lowered) - _FRAMING) | (_FRAMING if status == 204 else _NONE))
-            undated = not any(name == b"date" for name, _ in relayed)
-        relayed.append((b"via", self._via))
-        if undated and dates:
-            relayed.append((b"date", dates.now()))
-        return relayed
+            drop = (_nominated_in(lowered) - _FRAMING) | (_FRAMING if status == 204 else _NONE)
+            lines[:] = halved(_without(one_by_one(lines), drop))
+            undated = _DATE not in lines
+            length = -1 if status == 204 else length
+        lines.append(_VIA)
+        lines.append(self._via)
+        if undated and self._dates is not None:
+            lines.append(_DATE)
+            lines.append(self._dates.now())
+        return length
+
+    def _half(self, name: bytes) -> bytes:
+        """Return what is written in front of a value, empty where the field ends here."""
+        lowered = name.lower()
+        half = b"" if lowered in self._drop else b"\r\n%b: " % lowered
+        if lowered == b"connection":
+            half = _NAMES_OTHERS
+        if len(self._halves) < _KNOWN:
+            self._halves[name] = half
+        return half

@@ -16,6 +16,7 @@ from gateway.proxy.answer import Answer
 from gateway.proxy.exchange import DISCARDED, Exchange
 from gateway.proxy.front import Front
 from gateway.proxy.guard import Guard
+from gateway.proxy.headers import Lines
 from gateway.proxy.parse import Head
 from gateway.proxy.sink import Sink
 from gateway.proxy.turn import Turn
@@ -116,10 +117,10 @@ class Passage(Sink, Turn):
         """Write a 1xx response."""
         self._writer.interim(status, headers)
 
-    def start(self, status: int, headers: Headers, body: bytes = b"") -> None:
+    def start(self, status: int, lines: Lines, length: int, body: bytes) -> None:
         """Write a response head, with what of the body is there already."""
         self._closing()
-        self._writer.start(status, headers, body)
+        self._writer.start(status, lines, length, body)
 
     def data(self, chunk: bytes) -> None:
         """Write octets of the body."""

@@ -6,6 +6,7 @@ from typing import Final
 
 from gateway.ports import Headers
 from gateway.proxy.answer import Answer
+from gateway.proxy.headers import Lines
 from policies.native import mypyc_attr
 
 __all__ = ["NOBODY", "Sink"]
@@ -26,10 +27,10 @@ class Sink:
     def interim(self, status: int, headers: Headers) -> None:
         """Send a 1xx response, if the server can."""
 
-    def start(self, status: int, headers: Headers, body: bytes = b"") -> None:
-        """Send a response head; Content-Length tells the framing, without it the server chooses one.
+    def start(self, status: int, lines: Lines, length: int, body: bytes) -> None:
+        """Send a response head; `lines` are yours. `length` is that of Content-Length.
 
-        `body` is what of the body is there already.
+        Without one it is -1, and the server chooses a framing. `body` is what of the body is there already.
         """
 
     def data(self, chunk: bytes) -> None:

@@ -27,6 +27,7 @@ from gateway.ports import Decision, Headers, Rejection
 from gateway.proxy.answer import STATUS_LINES, Answer, fields, lines
 from gateway.proxy.exchange import Exchange
 from gateway.proxy.front import Front
+from gateway.proxy.headers import Lines, one_by_one
 from gateway.proxy.leg import Leg, Shake, open_leg
 from gateway.proxy.parse import Head, Parsed
 from gateway.proxy.sink import Sink
@@ -286,11 +287,12 @@ class _Bridge:
     def _fields(self, status: int, items: Iterable[tuple[str, str]]) -> Headers:
         """Return the end-to-end fields of the upstream's answer, and ours."""
         given = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in items]
-        relayed = self.front.responses.write(status, [one for one in given if not one[0].startswith(_OF_A_LEG)])
+        relayed: Lines = []
+        self.front.responses.write(status, [one for one in given if not one[0].startswith(_OF_A_LEG)], relayed)
         verdict = self.decision.verdict
         if verdict is not None and not (300 <= status < 400 or status in (429, 503)):
-            relayed += self.front.told(verdict, relayed)
-        return relayed
+            self.front.tell(verdict, relayed)
+        return one_by_one(relayed)
 
     async def _bridge(self, leg: Leg, hearing: asyncio.Future[Message]) -> None:
         fields = self._fields(101, leg.response.headers.raw_items() if leg.response else ())

@@ -14,12 +14,17 @@ from typing import Final
 
 from gateway.ports import Headers
 from gateway.proxy.answer import STATUS_LINES, Answer, lines
+from gateway.proxy.headers import Lines
 from policies.native import mypyc_attr
 
 __all__ = ["Writer"]
 
 _CLOSE: Final = b"connection: close\r\n\r\n"
-_CHUNKED: Final = b"transfer-encoding: chunked\r\n"
+#: Status lines without what ends them: field lines in halves begin with it.
+_BEGINNINGS: Final = [line[:-2] for line in STATUS_LINES]
+_CHUNKED: Final = b"\r\ntransfer-encoding: chunked"
+_HEAD_END: Final = b"\r\n\r\n"
+_HEAD_CLOSE: Final = b"\r\nconnection: close\r\n\r\n"
 _END: Final = b"\r\n"
 #: Pieces below this are joined with their framing; larger ones are handed over as they are.
 _JOINED: Final = 4096
@@ -50,29 +55,24 @@ class Writer:
         if not self._old and not self.started:
             self._transport.write(b"".join((STATUS_LINES[status], lines(headers), _END)))
 
-    def start(self, status: int, headers: Headers, body: bytes = b"") -> None:
+    def start(self, status: int, lines: Lines, length: int, body: bytes = b"") -> None:
         """Write a response head without Connection and Transfer-Encoding of its own, and the first octets of its body.
 
         In one piece: a write is a system call, and may wake the caller for a head alone.
         """
         self.started = True
-        parts = [STATUS_LINES[status]]
-        for name, value in headers:
-            if name == b"content-length":
-                if status == 204:
-                    continue
-                self._left = int(value)
-            parts.append(b"%b: %b\r\n" % (name, value))
+        parts = [_BEGINNINGS[status], *lines]
+        self._left = length
         if self._bodiless or status in (204, 304):
             self._bodiless = True
             self._left = 0
-        elif self._left < 0:
+        elif length < 0:
             self._chunked = not self._old
             if self._chunked:
                 parts.append(_CHUNKED)
             else:
                 self.keep_alive = False
-        parts.append(_END if self.keep_alive else _CLOSE)
+        parts.append(_HEAD_END if self.keep_alive else _HEAD_CLOSE)
         if len(body) >= _JOINED:
             self._transport.writelines((b"".join(parts), *self._framed(body)))
             return

@@ -18,7 +18,7 @@ from gateway.app import Gateway, compose
 from gateway.asgi import application, live
 from gateway.clock import Clock
 from gateway.config import load
-from gateway.proxy.answer import fields as one_by_one
+from gateway.proxy.answer import fields as taken_apart
 from gateway.proxy.asgi import Proxy
 from gateway.proxy.call import Caller, Receiver, Sent
 from gateway.proxy.failure import Failure, FailureKind
@@ -76,7 +76,7 @@ class _AiohttpUpstream(Caller):
         share: ShareCharge | None,
     ) -> Sent:
         """Send a request, and its response to `receiver`."""
-        sent = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in one_by_one(fields)]
+        sent = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in taken_apart(fields)]
         made = self._make(method.decode(), self._url + target.decode(), sent, receiver)
         return _AiohttpCall(asyncio.get_running_loop().create_task(made))
 

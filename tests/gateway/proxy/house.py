@@ -17,11 +17,12 @@ from gateway.identity.resolver import build_resolver
 from gateway.pipeline import Pipeline
 from gateway.ports import Decision, Headers
 from gateway.proxy.answer import Answer
-from gateway.proxy.answer import fields as one_by_one
+from gateway.proxy.answer import fields as taken_apart
 from gateway.proxy.call import Caller, Receiver, Sent
 from gateway.proxy.exchange import Exchange
 from gateway.proxy.failure import Failure, FailureKind
 from gateway.proxy.front import Front
+from gateway.proxy.headers import Lines, one_by_one
 from gateway.proxy.parse import Head
 from gateway.proxy.sink import Sink
 from gateway.stores import open_store
@@ -153,7 +154,7 @@ class ScriptedUpstream(Caller):
         receiver: Receiver,
         **options: Any,
     ) -> Any:
-        made = ScriptedCall(method, target, one_by_one(fields), length, receiver, options)
+        made = ScriptedCall(method, target, taken_apart(fields), length, receiver, options)
         self.calls.append(made)
         if self.connects:
             receiver.on_sent()
@@ -183,9 +184,11 @@ class Told(Sink):
     def interim(self, status: int, headers: Headers) -> None:
         self.interims.append((status, headers))
 
-    def start(self, status: int, headers: Headers, body: bytes = b"") -> None:
+    def start(self, status: int, lines: Lines, length: int, body: bytes) -> None:
         assert not self.status
-        self.status, self.headers, self.body = status, headers, body
+        self.status, self.headers, self.body = status, one_by_one(lines), body
+        announced = self.field("content-length")
+        assert length == (-1 if announced is None else int(announced))
 
     def data(self, chunk: bytes) -> None:
         assert self.status
