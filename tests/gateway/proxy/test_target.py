@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.proxy.target import canonical, decoded, origin_form, split, stripped
+from gateway.proxy.target import canonical, decoded, known, origin_form, split, stripped
 
 
 @pytest.mark.parametrize(
@@ -201,3 +201,14 @@ def test_canonical_is_a_fixed_point(octets: bytes) -> None:
     if found is not None:
         assert found.isascii()
         assert canonical(found.encode(), rewritten=False) == found
+
+
+def test_what_came_lately_is_known() -> None:
+    """As it was read; but no query is kept, nothing long, and no more than so many."""
+    plain = [b"/lately/%d" % number for number in range(3000)]
+    assert [canonical(target, rewritten=True) for target in plain] == [target.decode() for target in plain]
+    assert known(plain[-1]) == plain[-1].decode()
+    assert sum(known(target) is not None for target in plain) <= 1024
+    for target in (b"/lately?token=secret", b"/lately?", b"/" + b"a" * 200, b"/%6cately", b"/lately/../other"):
+        canonical(target, rewritten=False)
+        assert known(target) is None
