@@ -18,7 +18,6 @@ from gateway.app import Gateway, compose
 from gateway.asgi import application, live
 from gateway.clock import Clock
 from gateway.config import load
-from gateway.proxy.answer import fields as taken_apart
 from gateway.proxy.asgi import Proxy
 from gateway.proxy.call import Caller, Receiver, Sent
 from gateway.proxy.failure import Failure, FailureKind
@@ -76,7 +75,9 @@ class _AiohttpUpstream(Caller):
         share: ShareCharge | None,
     ) -> Sent:
         """Send a request, and its response to `receiver`."""
-        sent = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in taken_apart(fields)]
+        # Decoded at once, which is no more work than decoding names and values would be.
+        lines = [line.partition(": ") for line in fields.decode("latin-1").split("\r\n")[:-1]]
+        sent = [(name, value) for name, _, value in lines]
         made = self._make(method.decode(), self._url + target.decode(), sent, receiver)
         return _AiohttpCall(asyncio.get_running_loop().create_task(made))
 
