@@ -35,8 +35,12 @@ def verdict(of: Plan, tokens: tuple[float, ...], *refused: Refusal, retry_us: in
 
 
 def fields(of: Verdict, form: str = "draft-11") -> dict[str, str]:
-    """Return the RateLimit fields by name."""
-    return {name.decode(): value.decode() for name, value in Wording(fields=form).fields(of)}
+    """Return the fields of a verdict; as lines they say the same."""
+    wording, lines = Wording(fields=form), list[bytes]()
+    told = wording.fields(of)
+    wording.lines(of, lines)
+    assert b"".join(lines) == b"".join(b"\r\n%b: %b" % field for field in told)
+    return {name.decode(): value.decode() for name, value in told}
 
 
 def members(of: Plan, refusal: Refusal, kind: Kind = Kind.USER, status: int = 429) -> dict[str, object]:
