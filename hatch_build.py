@@ -54,6 +54,7 @@ MODULES = (
     "gateway/proxy/passage.py",
     "gateway/proxy/pool.py",
     "gateway/proxy/reader.py",
+    "gateway/proxy/rear.py",
     "gateway/proxy/refuse.py",
     "gateway/proxy/response.py",
     "gateway/proxy/retry.py",

@@ -170,6 +170,7 @@ class Framing(Accepted):
         """Parse; then, if all of it is well-formed, begin what it asks for (rule 1)."""
         if self._unfed:
             self._unfed += data
+            self.regulate()
         elif self._state is OPAQUE:
             self._opaque += data
         elif self._state is not LINGER and self._fault is None:

@@ -18,6 +18,7 @@ Rules
 5. Answers leave in the order of their requests. Reading pauses while `AHEAD` requests wait, while what waits of bodies
    is more than `HELD`, and, between requests, while the caller does not take its answers: so does answering.
 6. A caller that leaves is noticed although nothing is read from it: a reset within a second.
+7. Whoever was refused last is heard behind those who were not (`rear`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.ports import Rejection
-from gateway.proxy.deadlines import Deadlines
 from gateway.proxy.ends import close_by_reset, hung_up
 from gateway.proxy.framing import BODY, HEAD, IDLE, LINGER, OPAQUE, WORK
 from gateway.proxy.guest import Sparable
@@ -71,9 +71,7 @@ class Guard(Sparable):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(post, config, server_state, app_state, _loop)
-        if post.deadlines is None:
-            post.deadlines = Deadlines(self.loop)
-        self._deadlines = post.deadlines
+        self._deadlines, self.rear = post.on_loop(self.loop)
         self._turn: Turn | None = None
         self._queue: list[Turn] = []
         #: What the caller had not taken when it was last looked at.
@@ -119,6 +117,8 @@ class Guard(Sparable):
     def eof_received(self) -> bool:
         """Keep our side open while an answer is owed (rule 4)."""
         self._half_closed = True
+        if self._unfed:
+            self.on_turn()
         receiving = self._receiving
         if self._state in (LINGER, OPAQUE) or self.scheme == "https":
             # Under TLS there is no half: asyncio closes both directions.
@@ -206,7 +206,7 @@ class Guard(Sparable):
         elif self._is_gone(now):
             self._leave()
             self.transport.abort()
-        elif self.read_paused or self._half_closed or (self._stalled_at and self._state is not BODY):
+        elif self.read_paused or self._going or self._half_closed or (self._stalled_at and self._state is not BODY):
             self._within(LOOK_US)
         elif self._state is HEAD:
             # What never began is not told that it was too slow.
@@ -252,7 +252,7 @@ class Guard(Sparable):
 
     def advance(self) -> None:
         """Begin the next request if none is under way; answer a fault once all before it are answered."""
-        while self._turn is None and self._queue and not self.write_paused and self._state is not LINGER:
+        while self._turn is None and self._queue and not (self.write_paused or self._going or self._state is LINGER):
             turn = self._turn = self._queue.pop(0)
             turn.begin()
         if self._turn is None and not self._queue and self._fault is not None:
@@ -271,7 +271,8 @@ class Guard(Sparable):
             self._linger()
         elif self._queue or self._fault is not None:
             # Not now: whoever calls has yet to settle the request that is over.
-            self.loop.call_soon(self.advance)
+            if not (self.refused and self.stands_behind()):
+                self.loop.call_soon(self.advance)
         elif self._half_closed:
             self._close()
         else:
@@ -315,18 +316,18 @@ class Guard(Sparable):
             if not (full or self._going):
                 # Not now: whoever calls may be in the middle of what came before, and others wait.
                 self._going = True
-                self.loop.call_soon(self._go_on)
+                self.loop.call_soon(self.on_turn)
         elif self.read_paused:
             self.resume_reading()
             if not self._yielding:
                 self._expect()
 
-    def _go_on(self) -> None:
+    def on_turn(self) -> None:
         """Take what was received before more is read, if there is still room."""
         self._going = False
         if len(self._queue) < AHEAD:
             self.refill()
-        self.regulate()
+        self.advance()
 
     def _expect(self) -> None:
         """Give what is being received its time anew."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gateway.proxy.framing import HEAD, IDLE, LINGER, Framing
+from gateway.proxy.rear import Rear
 from gateway.proxy.turn import Turn
 from policies.units import SECOND
 
@@ -21,9 +22,12 @@ class Sparable(Framing):
 
     _turn: Turn | None
     _queue: list[Turn]
+    _going: bool
+    rear: Rear
 
-    #: Whether a request was ever answered here.
+    #: Whether a request was ever answered here; whether the last answer was ours, as a refusal is.
     served = False
+    refused = False
     #: Ends a handshake; set by whoever shakes hands.
     break_off: Callable[[], object] | None = None
     #: When it was counted in, in loop time; 0.0 while it is not.
@@ -39,6 +43,22 @@ class Sparable(Framing):
         """Note that a request was answered here."""
         self.served = True
         self.post.crowd.proven(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Take octets, once others have passed if the request before was refused."""
+        if self.refused and self._state is IDLE and not self._unfed and self.stands_behind():
+            self._unfed = data
+        else:
+            Framing.data_received(self, data)
+
+    def stands_behind(self) -> bool:
+        """Let others pass, if there may be others: it goes on by `on_turn`."""
+        self._going = self._going or self.rear.takes(self)
+        return self._going
+
+    def on_turn(self) -> None:
+        """Go on: others have passed."""
+        raise NotImplementedError
 
     def waits_since(self) -> float:
         """Return since when it waits for its caller, in loop time; 0.0 if something is owed to the caller."""

@@ -109,6 +109,7 @@ class Passage(Sink, Turn):
 
     def answer(self, answer: Answer) -> None:
         """Write an answer of ours."""
+        self._guard.refused = True
         self._closing()
         self._writer.answer(answer)
         self._finish()
@@ -119,6 +120,7 @@ class Passage(Sink, Turn):
 
     def start(self, status: int, lines: Lines, length: int, body: bytes) -> None:
         """Write a response head, with what of the body is there already."""
+        self._guard.refused = False
         self._closing()
         self._writer.start(status, lines, length, body)
 

@@ -5,6 +5,7 @@ The guard knows framing, bounds and deadlines. What a request becomes is the bus
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from gateway.ports import Rejection
 from gateway.proxy.answer import Answer
 from gateway.proxy.crowd import Crowd, Guest
 from gateway.proxy.deadlines import Deadlines
+from gateway.proxy.rear import Rear
 from policies.native import trait
 from policies.units import Micros
 
@@ -44,7 +46,14 @@ class Post:
     turned_away: Callable[[str], None]
     crowd: Crowd
     draining: bool = False
-    deadlines: Deadlines | None = None
+    _deadlines: Deadlines | None = None
+    _rear: Rear | None = None
+
+    def on_loop(self, loop: asyncio.AbstractEventLoop) -> tuple[Deadlines, Rear]:
+        """Return the deadlines and the rear of all of them, who run on one loop."""
+        if self._deadlines is None or self._rear is None:
+            self._deadlines, self._rear = Deadlines(loop), Rear(loop)
+        return self._deadlines, self._rear
 
     @property
     def connections(self) -> dict[str, int]:

@@ -77,6 +77,7 @@ ROWS: dict[str, Row] = {
     "test_leaving": Row(ALL),
     "test_line": Row(LANE, "request lines are read by the server"),
     "test_parse": Row(BELOW, _PART),
+    "test_rear": Row(LANE, "whose octets are heard first is the server's to say"),
     "test_refuse": Row(BELOW, _PART),
     "test_relay": Row(ALL),
     "test_same": Row(ALL),
