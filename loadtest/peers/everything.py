@@ -21,6 +21,8 @@ AUDIENCE = "api"
 _SECRET = "a shared secret of a load test, 32 octets long or more"  # noqa: S105 - signs nothing but load
 #: Credentials of each tenant.
 WIDE, NARROW = "wide", "narrow"
+#: A backstop that no load here reaches.
+PLENTY = 1_000_000
 
 _HEAD = """\
 [server]
@@ -29,7 +31,7 @@ admin = "127.0.0.1:{admin}"
 [upstream]
 url = "http://127.0.0.1:{upstream}"
 [backstop]
-quota = "1000000/s"
+quota = "{backstop}/s"
 [telemetry]
 decision_log = "{log}"
 [[auth.jwt]]
@@ -61,18 +63,19 @@ quota = "1/min burst 1"
 """
 
 
-def document(*, listen: int, admin: int, upstream: int, log: Path, tenants: int = 1) -> str:
+def document(*, listen: int, admin: int, upstream: int, log: Path, tenants: int = 1, backstop: int = PLENTY) -> str:
     """Return the TOML of a gateway on these loopback ports."""
-    head = _HEAD.format(
-        listen=listen, admin=admin, upstream=upstream, log=log, issuer=ISSUER, audience=AUDIENCE, secret=_SECRET
-    )
+    ports = {"listen": listen, "admin": admin, "upstream": upstream}
+    auth = {"issuer": ISSUER, "audience": AUDIENCE, "secret": _SECRET}
+    head = _HEAD.format(**ports, **auth, log=log, backstop=backstop)
     return head + "".join(_TENANT.format(number=number) for number in range(tenants))
 
 
-def write(folder: Path, *, listen: int, admin: int, upstream: int, tenants: int = 1) -> Path:
+def write(folder: Path, *, listen: int, admin: int, upstream: int, tenants: int = 1, backstop: int = PLENTY) -> Path:
     """Write the TOML into `folder`, where its log will be too, and return its path."""
     path = folder / "gateway.toml"
-    text = document(listen=listen, admin=admin, upstream=upstream, log=folder / "decisions.log", tenants=tenants)
+    ports = {"listen": listen, "admin": admin, "upstream": upstream}
+    text = document(**ports, log=folder / "decisions.log", tenants=tenants, backstop=backstop)
     path.write_text(text, encoding="utf-8")
     return path
 

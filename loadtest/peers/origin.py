@@ -1,12 +1,14 @@
 """The service behind everybody: canned answers of 100 octets, 10 kB and 1 MB, and nothing else.
 
 `/1m...` is a megabyte, `/10k...` ten kilobytes, every other path a hundred octets of JSON, whatever the first segment
-that a peer uses to choose a limit (`/v1`, `/refused`).
+that a peer uses to choose a limit (`/v1`, `/refused`). `/wait...` is a hundred octets too, after 5 to 10 ms, as an API
+takes that does something.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 import sys
 from typing import cast
 
@@ -40,7 +42,10 @@ class _Origin(asyncio.Protocol):
         for head in heads:
             path = head[head.find(b" ") + 1 : head.find(b" HTTP")]
             at = path.find(b"/", 1)
-            self._transport.write(_ANSWERS.get(path[at : at + 3], _ELSE))
+            if path.startswith(b"/wait", at):
+                asyncio.get_running_loop().call_later(random.uniform(0.005, 0.01), self._transport.write, _ELSE)
+            else:
+                self._transport.write(_ANSWERS.get(path[at : at + 3], _ELSE))
 
 
 async def _serve(port: int) -> None:

@@ -2,89 +2,34 @@
 
 from __future__ import annotations
 
-import asyncio
-import multiprocessing
-import statistics
-import time
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.wire.caller import Caller, request
-from tests.wire.gateway import running, tenants, token
-from tests.wire.load import offer
-from tests.wire.origin import serving
+from loadtest.flood.__main__ import HEAD, MOST, table
+from loadtest.flood.rounds import COMPILED, FAST, FULL, PURE, SLOW, Size, measure
 
 __all__: list[str] = []
 
-BACKSTOP = 100
-LIGHT = tuple(f"light-{number}" for number in range(6))
-PACE = 8.0
-
-
-async def timed(address: str, name: str, seconds: float) -> list[float | None]:
-    """Return the seconds each call of a light tenant took, at its own pace; None for one that was not served."""
-    caller = await Caller.connect(address)
-    sent, due = request("GET", "/x", token=token(name)), time.monotonic()
-    took: list[float | None] = []
-    for _ in range(int(PACE * seconds)):
-        await asyncio.sleep(max(0.0, due - time.monotonic()))
-        begun = time.monotonic()
-        # Whoever is late does not hurry: that would be more than its pace.
-        due = max(due, begun) + 1 / PACE
-        await caller.send(sent)
-        answer = await caller.response("GET", 60.0)
-        took.append(time.monotonic() - begun if answer.status == 200 else None)
-    caller.close()
-    await caller.until_closed()
-    return took
-
-
-def flood(address: str, seconds: float) -> None:
-    """Offer ten times the backstop, in a process of its own."""
-    asyncio.run(
-        offer(address, request("GET", "/x", token=token("flood")), rate=BACKSTOP * 10, seconds=seconds, connections=64)
-    )
-
-
-async def everybody(address: str, seconds: float) -> list[float | None]:
-    """Return what all light tenants saw, together."""
-    return [one for found in await asyncio.gather(*(timed(address, name, seconds) for name in LIGHT)) for one in found]
-
-
-def quiet_and_flooded(address: str, seconds: float) -> tuple[list[float | None], list[float | None]]:
-    """Return what the light tenants see alone, then beside the flood."""
-    quiet = asyncio.run(everybody(address, seconds))
-    flooding = multiprocessing.get_context("spawn").Process(target=flood, args=(address, seconds + 2))
-    flooding.start()
-    time.sleep(1.5)  # until it floods at its full rate
-    flooded = asyncio.run(everybody(address, seconds))
-    flooding.join()
-    return quiet, flooded
-
-
-def p99(took: list[float | None]) -> float:
-    """Return the 99th percentile of those served."""
-    served = sorted(one for one in took if one is not None)
-    return served[int(len(served) * 0.99)]
+#: So far below their shares that a machine that stops for seconds makes nobody exceed one.
+SMALL = Size(backstop=100, light=8, rate=1.0, lines=32, seconds=3.0, rounds=1)
 
 
 @pytest.mark.soak
-def test_a_flood_is_its_own_problem(tmp_path: Path, soak: bool) -> None:
+def test_a_flood_is_its_own_problem(tmp_path: Path, soak: bool, capsys: pytest.CaptureFixture[str]) -> None:
     """The others' success is 100 %; at full size their p99 rises by at most 30 %, in the median of five rounds."""
-    config = {
-        "backstop": {"quota": f"{BACKSTOP}/s"},
-        "tenants": tenants(*LIGHT, "flood", quota="100000/s"),
-        "telemetry": {"admit_sample": 0.01},
-    }
-    with serving() as up, running(tmp_path, up, config) as gateway:
-        rounds = [quiet_and_flooded(gateway.address, 6.0 if soak else 2.0) for _ in range(5 if soak else 1)]
-        flooding = gateway.row("flood", "5m")
-    assert flooding is not None
-    assert sum(flooding["refused"].values()) > flooding["served"]
-    for quiet, flooded in rounds:
-        assert None not in quiet
-        assert None not in flooded
+    tree = COMPILED if soak and COMPILED.exists() else PURE
+    found = measure(tmp_path, FULL if soak else SMALL, tree, [FAST, SLOW] if soak else [FAST])
     if soak:
-        rises = [p99(flooded) / p99(quiet) for quiet, flooded in rounds]
-        assert statistics.median(rises) <= 1.3, rises
+        with capsys.disabled():
+            sys.stdout.write(f"\n{HEAD}\n{table('compiled' if tree is COMPILED else 'pure Python', found)}\n")
+    for one in found.values():
+        assert one.failed == 0
+        assert one.sent
+        for flooded in one.flooded:
+            assert flooded.flood is not None
+            statuses = flooded.flood.statuses
+            assert sum(statuses.values()) - statuses.get("200", 0) > statuses.get("200", 0)
+        if soak:
+            assert one.rise <= MOST
