@@ -1,15 +1,20 @@
 # syntax=docker/dockerfile:1
 FROM python:3.11-slim AS build
 WORKDIR /src
+# The hot path is compiled: a request costs half of what it does in pure Python. Without the compiler, and the variable
+# below, the same image would be built from the same code.
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends gcc libc6-dev \
+ && rm -rf /var/lib/apt/lists/*
 RUN python -m venv /opt/evenhand
 # Dependencies first: they change less often than the source.
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml README.md LICENSE hatch_build.py ./
 RUN python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies'], sep='\n')" \
       > /tmp/requirements.txt \
  && /opt/evenhand/bin/pip install --no-cache-dir -r /tmp/requirements.txt
 COPY gateway gateway
 COPY policies policies
-RUN /opt/evenhand/bin/pip install --no-cache-dir --no-deps .
+RUN HATCH_BUILD_HOOK_ENABLE_CUSTOM=1 /opt/evenhand/bin/pip install --no-cache-dir --no-deps .
 
 FROM python:3.11-slim
 RUN useradd --system --uid 10001 --create-home --home-dir /var/lib/evenhand evenhand

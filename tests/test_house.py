@@ -140,11 +140,15 @@ def test_dependency_groups_are_installed_by_make() -> None:
 
 
 def test_image_runs_as_nobody_special() -> None:
-    """The image is not root, listens on all addresses, and asks its own health."""
+    """The image is not root, listens on all addresses, asks its own health, and is built of what reaches it."""
     text = source(Path("Dockerfile"))
     final = text[text.rindex("FROM ") :]
     assert re.search(r"^USER (?!root|0)\w+", final, re.MULTILINE)
     assert "EVENHAND_LISTEN=0.0.0.0:8080" in final
+    assert "ENABLE_CUSTOM=1" in text
+    kept = {line[1:] for line in source(Path(".dockerignore")).splitlines() if line.startswith("!")}
+    copied = re.findall(r"^COPY (?!--)(.*) \S+$", text, re.MULTILINE)
+    assert {name for names in copied for name in names.split()} <= kept
     assert re.search(r"^HEALTHCHECK .*\n.*/livez", final, re.MULTILINE)
 
 
