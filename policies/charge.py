@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from policies.kernels.gcra import Bucket
 from policies.native import mypyc_attr
 from policies.request import Class
 from policies.units import NEVER, Micros, Rate, RequestUnits, Seats
@@ -43,6 +44,13 @@ class Charge:
     rate: Rate | None = None
     low: bool = False
     overflow: str = ""
+    #: The bucket that a store of this process has found for it, good while its `home` is that store: with ten thousand
+    #: tenants to look it up by name is mostly waiting for memory. No part of the charge.
+    kept: Bucket | None = field(init=False, default=None, compare=False, repr=False)
+
+    def keep(self, bucket: Bucket) -> None:
+        """Remember the bucket."""
+        object.__setattr__(self, "kept", bucket)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 from typing import Final, Protocol
 
 from policies.charge import Charge, Hold, Plan, Reading, Refusal, ShareCharge
@@ -35,6 +36,8 @@ SWEEP_PER_TICK: Final = 500
 
 #: A table that has shrunk below an eighth of its size is made anew if that is quick.
 COMPACT_BELOW: Final = 2_000
+
+_NUMBERS: Final = count(1)
 
 
 class ShareRefusal(Protocol):
@@ -94,8 +97,8 @@ class MemoryStore:
     one is given.
     """
 
-    __slots__ = ("_backstop", "_buckets", "_changed_at", "_hand", "_left", "_max_keys", "_overflow", "_peak", "_pinned",
-                 "_ring", "_seats", "_shares", "overflow_requests")  # fmt: skip
+    __slots__ = ("_backstop", "_buckets", "_changed_at", "_hand", "_left", "_max_keys", "_number", "_overflow", "_peak",
+                 "_pinned", "_ring", "_seats", "_shares", "overflow_requests")  # fmt: skip
 
     def __init__(self, policies: PolicySet, max_keys: int, now: Micros, backstop: Backstop | None = None) -> None:
         self._backstop: Backstop = backstop or Shares(
@@ -104,6 +107,8 @@ class MemoryStore:
         )  # fmt: skip
         #: The same, where it is those.
         self._shares = self._backstop if isinstance(self._backstop, Shares) else None
+        #: No other store of this process has it.
+        self._number = next(_NUMBERS)
         self._max_keys = max_keys
         self._buckets: dict[str, Bucket] = {}
         self._overflow: dict[str, Bucket] = {}
@@ -171,11 +176,16 @@ class MemoryStore:
         could take. The kernel's step is written out for what nearly always holds, no other class waiting: as calls to
         `gcra` it takes 1 us more a decision. The contract suite compares the two.
         """
-        buckets = self._buckets
+        number = self._number
         refused: list[Refusal] = []
         for charge in plan.own:
-            bucket = buckets.get(charge.bucket)
-            if bucket is None or bucket.burst != charge.burst or bucket.rate_us != charge.rate_us:
+            bucket = charge.kept
+            if (
+                bucket is None
+                or bucket.home != number
+                or bucket.burst != charge.burst
+                or bucket.rate_us != charge.rate_us
+            ):
                 bucket = self._bucket(charge, now, found)
             level = bucket.level
             elapsed = now - bucket.stamp
@@ -283,7 +293,7 @@ class MemoryStore:
         for _ in range(min(SWEEP_PER_TICK, len(self._left))):
             name = self._left.pop()
             if self._idle(self._buckets[name], now):
-                del self._buckets[name]
+                self._buckets.pop(name).home = 0
             else:
                 self._pinned.append(name)
 
@@ -294,24 +304,29 @@ class MemoryStore:
             bucket = self._open(charge, now, keep)
         if bucket.rate_us != charge.rate_us or bucket.burst != charge.burst:
             gcra.resize(bucket, charge.rate_us, charge.burst, self._changed_at)
+        if bucket.home and charge.kept is not bucket:
+            charge.keep(bucket)
         return bucket
 
     def _open(self, charge: Charge, now: Micros, keep: Sequence[Bucket]) -> Bucket:
         if charge.pinned:
-            bucket = self._buckets[charge.bucket] = Bucket(charge.rate_us, charge.burst, now)
             self._pinned.append(charge.bucket)
-            return bucket
+            return self._new(charge, now)
         self._sweep(now, SWEEP_PER_KEY, keep)
         if len(self._ring) < self._max_keys:
             self._ring.append(charge.bucket)
-            bucket = self._buckets[charge.bucket] = Bucket(charge.rate_us, charge.burst, now)
-            return bucket
+            return self._new(charge, now)
         self.overflow_requests += 1
         name = charge.overflow or charge.limit
         shared = self._overflow.get(name)
         if shared is None:
             shared = self._overflow[name] = Bucket(charge.rate_us, charge.burst, now)
         return shared
+
+    def _new(self, charge: Charge, now: Micros) -> Bucket:
+        bucket = self._buckets[charge.bucket] = Bucket(charge.rate_us, charge.burst, now)
+        bucket.home = self._number
+        return bucket
 
     def _idle(self, bucket: Bucket, now: Micros) -> bool:
         """Return whether nobody would notice if the bucket were made anew."""
@@ -333,6 +348,7 @@ class MemoryStore:
             bucket = buckets[name]
             if self._idle(bucket, now) and bucket not in keep:
                 del buckets[name]
+                bucket.home = 0
                 last = ring.pop()
                 if hand < len(ring):
                     ring[hand] = last

@@ -83,14 +83,17 @@ class Bucket:
     `level` was true at `stamp`. `high_at` is when a high ask was last made, `low_until` when the waiting low ones are
     forgotten. `credit` was the floor's credit at `credit_at`; `want` is the dearest low cost waiting, by `want_until`.
     `found` and `left` are notes of whoever asks, good until it has decided: the level then, and what it could take.
+    `home` is the number of the store that holds it under a name of its own, 0 if none does.
     """
 
     __slots__ = (
-        "burst", "credit", "credit_at", "found", "high_at", "left", "level", "low_until", "rate_us", "stamp", "want",
-        "want_until",
+        "burst", "credit", "credit_at", "found", "high_at", "home", "left", "level", "low_until", "rate_us", "stamp",
+        "want", "want_until",
     )  # fmt: skip
 
     def __init__(self, rate_us: float, burst: RequestUnits, now: Micros) -> None:
+        # In this order, which a compiled class has in memory too: what every take looks at lies together.
+        self.home = 0
         self.rate_us = rate_us
         self.burst = burst
         self.level = 0.0 if rate_us > 0 else inf

@@ -111,32 +111,33 @@ class Member(Ratio):
 
     def __init__(self, weight: float, line: Waterline, now: Micros, *, full: bool) -> None:
         super().__init__(weight)
+        # In this order, which a compiled class has in memory too: what every take looks at lies together.
+        #: The ask last seen, so that limits and weight are compared only when another one comes.
+        self.ask: Ask | None = None
+        self.per_weight, self.small, self.half = _scale(weight)
+        virtual = line.virtual(now)
+        #: Theoretical arrival time of the share bucket, in virtual time. A full bucket is a little more than full, so
+        #: that no rounding makes it less.
+        self.arrival = virtual - max(self.small, line.deep) * 1.0001 if full else virtual
+        #: Until when demand is followed by itself, for little was left in the bucket; when the last ask may be light.
+        self.light_at: Micros = 0
+        self.heavy_until: Micros = 0
+        #: Whether it asked in the highest class, and in a lower one; and what that is owed, once both are true.
+        self.low: Low | None = None
+        self.had_high = self.had_low = False
+        #: The last ask that was not light.
+        self.seen_us = now
         self.line = line
         #: The weight it was given, and what that is multiplied by here: see `parts`.
         self.whole = weight
         self.part = 1.0
         #: What other processes know it by; nothing where there are none.
         self.mark = b""
-        #: The ask last seen, so that limits and weight are compared only when another one comes.
-        self.ask: Ask | None = None
-        #: Whether that ask has one share bucket to look at, and neither a group nor another class.
+        #: Whether the ask last seen has one share bucket to look at, and neither a group nor another class.
         self.plain = True
         #: The group this tenant shares with; None if it was listed.
         self.group: Member | None = None
-        self.per_weight, self.small, self.half = _scale(weight)
-        virtual = line.virtual(now)
-        #: Theoretical arrival time of the share bucket, in virtual time. A full bucket is a little more than full, so
-        #: that no rounding makes it less.
-        self.arrival = virtual - max(self.small, line.deep) * 1.0001 if full else virtual
         self.high_until: Micros = 0
-        #: Until when demand is followed by itself, for little was left in the bucket; when the last ask may be light.
-        self.heavy_until: Micros = 0
-        self.light_at: Micros = 0
-        #: The last ask that was not light.
-        self.seen_us = now
-        #: Whether it asked in the highest class, and in a lower one; and what that is owed, once both are true.
-        self.had_high = self.had_low = False
-        self.low: Low | None = None
         #: What was earned with the bucket full while callers were booked to return.
         self.saved = 0.0
         #: Those of this tenant that were told to come back, and what is watched of them.

@@ -114,6 +114,19 @@ def test_take_never_drops_a_bucket_that_it_has_found(store: MemoryStore) -> None
     assert store.take(plan(*low), EPOCH).tokens == (0.0, 0.0)
 
 
+def test_a_plan_follows_its_bucket(store: MemoryStore) -> None:
+    """A bucket that was dropped is made anew, not used on unseen; two stores under one plan have a bucket each."""
+    known, twin = keyed(0), keyed(0)
+    assert [store.take(each, EPOCH).tokens for each in (known, twin, known)] == [(1.0,), (0.0,), (0.0,)]
+    for number in range(1, 200):
+        store.take(keyed(number), EPOCH + 10 * SECOND + number)
+    later = EPOCH + 20 * SECOND
+    assert [store.take(each, later).tokens for each in (twin, known, twin)] == [(1.0,), (0.0,), (0.0,)]
+    other = MemoryStore(policy_set(), 10, EPOCH)
+    assert other.take(known, later).tokens == (1.0,)
+    assert store.take(known, later).refused
+
+
 def test_bucket_with_recent_demand_stays(store: MemoryStore) -> None:
     """A full bucket stays for the second in which its demand still counts."""
     store.take(keyed(1), EPOCH)

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from gateway.telemetry.codebook import Codebook, Entry, Tally
-from gateway.telemetry.slots import DAY_SLOTS, MAX_TENANTS, OTHER, SLOT, Ledger, Slot
+from gateway.telemetry.slots import DAY_SLOTS, MAX_TENANTS, OTHER, SLOT, Ledger, Slot, Tab
 from gateway.telemetry.windows import WINDOWS, Windows
+from policies.charge import Memo
 from policies.request import Class
 from policies.units import SECOND
 from policies.verdict import Outcome
@@ -49,6 +50,22 @@ def test_an_unlisted_tenant_makes_room_once_no_window_shows_it() -> None:
     assert list(ledger.slot.tenants) == ["new", OTHER]
     count(ledger, "busy", day)
     assert list(ledger.slot.tenants) == ["new", OTHER, "busy"]
+
+
+def test_what_a_plan_remembers_is_the_slot_under_way() -> None:
+    """It holds for one slot, and never for whoever is counted as `other`: there may be room a moment later."""
+    ledger, memo, other = Ledger({"a"}, 0), Memo(), Memo()
+    for at in (START, START + 1, START + SLOT):
+        ledger.count(7, "a", at, memo)
+        ledger.count(8, "b", at, other)
+    ledger.count(9, "a", START + SLOT, memo)
+    (closed,) = ledger.take_closed(sys.maxsize)
+    assert {tenant: tab.copy() for tenant, tab in closed.tenants.items()} == {"a": {7: 2}, OTHER: {8: 2}}
+    assert {tenant: tab.copy() for tenant, tab in ledger.slot.tenants.items()} == {"a": {7: 1, 9: 1}, OTHER: {8: 1}}
+    ledger.relist({"a", "b"}, 0)
+    ledger.count(8, "b", START + SLOT, other)
+    assert ledger.slot.tenants["b"].copy() == {8: 1}
+    assert Tab("new", 0).copy() == {}
 
 
 def test_without_room_for_unlisted_tenants_all_of_them_are_one() -> None:
