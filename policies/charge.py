@@ -96,11 +96,12 @@ class Memo:
     no other line of the processor's cache for each step of that look-up.
     """
 
-    __slots__ = ("counted", "metered", "told")
+    __slots__ = ("counted", "metered", "ready", "told")
 
     def __init__(self) -> None:
-        #: How its limits are told; where requests are counted by tenant, and by key.
+        #: How its limits are told, and its refusals; where requests are counted by tenant, and by key.
         self.told: object = None
+        self.ready: dict[tuple[object, ...], object] = {}
         self.counted: object = None
         self.metered: object = None
 

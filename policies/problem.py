@@ -17,7 +17,7 @@ References: RFC 9457 (problem details), RFC 9110 section 10.2.3 (Retry-After), d
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil
@@ -99,6 +99,8 @@ _UNITS_OF_TIME: Final = ((1, "second"), (60, "minute"), (3600, "hour"), (86_400,
 _ROUNDING: Final = 1e-6
 #: Small numbers as they are written: to format one takes ten times as long as to look it up.
 _DECIMALS: Final = tuple(b"%d" % number for number in range(1024))
+#: Kinds of quotas that are remembered; plans that have one keep it.
+_KINDS: Final = 1024
 
 
 @dataclass(slots=True)
@@ -140,9 +142,10 @@ class Unchanging:
 
 @dataclass(slots=True)
 class _Told:
-    """Everything told of a plan that no reading changes; `members` by limit, whose, kind, and whether for ever.
+    """What is told of limits and no reading changes: one for all plans of the same quotas.
 
-    `opening` is the field of the policy and the name of the other one, as lines (see `Wording.lines`).
+    Ten thousand tenants have a few dozen kinds of quotas, and what they share the processor's cache holds. `opening` is
+    the field of the policy and the name of the other one, as lines (see `Wording.lines`).
     `tokens` is what the last reading that refused nothing left, and `said` how that was told: a caller well within its
     limits finds its buckets full again each time.
     """
@@ -151,7 +154,6 @@ class _Told:
     limits: tuple[_Limit, ...]
     policy: tuple[bytes, bytes]
     opening: bytes
-    members: dict[tuple[str, str, Kind, bool], Unchanging] = field(default_factory=dict)
     tokens: tuple[float, ...] = ()
     said: tuple[bytes, bytes] = (b"ratelimit", b"")
 
@@ -162,11 +164,12 @@ class Wording:
     `backstop_status` is 429 or 503; `fields` is "draft-11", "legacy" or "off" (`[refusal] headers`).
     """
 
-    __slots__ = ("_backstop_status", "_fields")
+    __slots__ = ("_backstop_status", "_fields", "_known")
 
     def __init__(self, backstop_status: int = 429, fields: str = "draft-11") -> None:
         self._backstop_status = backstop_status
         self._fields = fields
+        self._known: dict[tuple[tuple[object, ...], ...], _Told] = {}
 
     def status(self, limit: str) -> int:
         """Return the status of a refusal by `limit`: 429, 503, or `[backstop] status`."""
@@ -191,10 +194,11 @@ class Wording:
     def unchanging(self, plan: Plan, refusal: Refusal, kind: Kind) -> Unchanging:
         """Return what is told of every such refusal of this plan, worked out once."""
         never = refusal.wait_us == NEVER
-        ready = self._of(plan).members
+        self._of(plan)
+        ready = plan.memo.ready
         key = (refusal.limit, refusal.whose, kind, never)
         found = ready.get(key)
-        if found is None:
+        if not isinstance(found, Unchanging):
             members, clamped = self._unchanging(plan, refusal, kind, never=never), reason_of(refusal.limit) in _CLAMPED
             found = ready[key] = Unchanging(members, self.status(refusal.limit), never=never, clamped=clamped)
         return found
@@ -266,12 +270,17 @@ class Wording:
         return told if reset is None else [*told, (b"x-ratelimit-reset", b"%d" % reset)]
 
     def _of(self, plan: Plan) -> _Told:
-        """Return what is told of `plan`; the plan keeps it, so it is found without hashing and goes with it."""
+        """Return what is told of the limits of `plan`, which keeps it, so that it is found without hashing."""
         kept = plan.memo.told
         if isinstance(kept, _Told) and kept.wording is self:
             return kept
-        told = _tell(self, plan)
-        plan.memo.told = told
+        quotas = tuple([(one.limit, one.rate_us, one.burst, one.rate) for one in plan.own])
+        told = self._known.get(quotas)
+        if told is None:
+            if len(self._known) >= _KINDS:
+                self._known.clear()
+            told = self._known[quotas] = _tell(self, plan)
+        plan.memo.told, plan.memo.ready = told, {}
         return told
 
 

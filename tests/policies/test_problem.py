@@ -274,6 +274,19 @@ def test_telling_twice_tells_the_same() -> None:
     assert told[0] == told[1]
 
 
+def test_plans_of_the_same_quotas_are_told_the_same_and_each_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many kinds there are; what is shared names nobody."""
+    monkeypatch.setattr("policies.problem._KINDS", 2)
+    wording = Wording()
+    for per_second in (4, 5, 6, 4):
+        plans = [plan(charge("key", per_second), tenant=tenant) for tenant in ("acme", "beta")]
+        told = [dict(wording.fields(verdict(of, (8.0,)))) for of in plans]
+        assert told[0] == told[1]
+        assert told[0][b"ratelimit-policy"] == b'"key";q=%d;w=1' % per_second
+        refused = [wording.members(of, Refusal("key", 1), 1, ("key",), Kind.USER, "x") for of in plans]
+        assert [members["tenant"] for members in refused] == ["acme", "beta"]
+
+
 def test_an_unchanged_standing_is_told_as_before() -> None:
     """A refusal between two admitted requests, and a standing that changed, are told as they are."""
     wording, of = Wording(), plan(charge("key", 4))
