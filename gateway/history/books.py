@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from gateway.history.identity import Identity
 from gateway.history.packing import (
@@ -108,17 +109,18 @@ class Books(FilePasts):
         self._write(
             "slot (slot, key, counts)",
             "ON CONFLICT (slot, key) DO UPDATE SET counts = excluded.counts",
-            [(slot, key, pack_counts(self._meant(counts, had.get(key)))) for key, counts in rows],
+            ((slot, key, pack_counts(self._meant(counts, had.get(key)))) for key, counts in rows),
         )
 
-    def _write(self, table: str, conflict: str, rows: Sequence[tuple[int, int, bytes]]) -> None:
+    def _write(self, table: str, conflict: str, rows: Iterable[tuple[int, int, bytes]]) -> None:
         """Insert rows of three columns, many by one statement.
 
         The interpreter changes hands at each statement, and whoever serves requests waits for it: ten thousand rows of
-        a statement each would be ten thousand interruptions.
+        a statement each would be ten thousand interruptions. They are made as they are written, or the collector would
+        look at all of them.
         """
-        for at in range(0, len(rows), _TOGETHER):
-            part = rows[at : at + _TOGETHER]
+        left = iter(rows)
+        while part := list(islice(left, _TOGETHER)):
             places = ",".join(["(?,?,?)"] * len(part))
             statement = f"INSERT INTO {table} VALUES {places} {conflict}"  # noqa: S608 - all of it is written here
             self.connection.execute(statement, [value for row in part for value in row])
@@ -137,7 +139,7 @@ class Books(FilePasts):
         self._write(
             "slot (slot, key, peak)",
             "ON CONFLICT (slot, key) DO UPDATE SET peak = excluded.peak",
-            [(slot, key, peak.pack()) for key, peak in rows],
+            ((slot, key, peak.pack()) for key, peak in rows),
         )
 
     def _meaning(self, tally: int, limit: str) -> int:
@@ -161,7 +163,7 @@ class Books(FilePasts):
         self._write(
             "five (slot, key, counts)",
             "ON CONFLICT (slot, key) DO UPDATE SET counts = excluded.counts",
-            [(five, key, pack_counts(total)) for key, total in sorted(sums.items())],
+            ((five, key, pack_counts(total)) for key, total in sorted(sums.items())),
         )
         day = five // 288
         for key, counts in self.connection.execute("SELECT key, counts FROM total WHERE day = ?", (day,)):
@@ -171,7 +173,7 @@ class Books(FilePasts):
         self._write(
             "total (day, key, counts)",
             "ON CONFLICT (day, key) DO UPDATE SET counts = excluded.counts",
-            [(day, key, pack_counts(total)) for key, total in sorted(sums.items())],
+            ((day, key, pack_counts(total)) for key, total in sorted(sums.items())),
         )
 
     def slots_since(self, slot: int) -> Iterator[tuple[int, int, SlotPeak]]:

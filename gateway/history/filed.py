@@ -121,7 +121,7 @@ class FileHistory(History):
         number, rows = slot
         day, listed = number // 8640, self._policies().tenants
         keyed = ((self._books.key(tenant_identity(name), day, listed=name in listed), counts) for name, counts in rows)
-        self._books.counts(number, [(key, counts) for key, counts in keyed if key is not None])
+        self._books.counts(number, ((key, counts) for key, counts in keyed if key is not None))
 
     def _fold(self, now: int) -> None:
         """Add up the five minutes that are over; of a long absence only what is still kept by the slot."""

@@ -10,7 +10,7 @@ Rules
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from gateway.history.books import Counts
@@ -86,20 +86,23 @@ class Intake:
 
     def counts(self, slot: Slot) -> None:
         """Write the counts of a slot, closed or not."""
-        rows = []
+        self._books.counts(slot.number, self._counted(slot))
+
+    def _counted(self, slot: Slot) -> Iterator[tuple[int, Counts]]:
         for cell in slot.cells.copy().values():
             key = self._key(Identity.of(cell.principal), slot, listed=cell.principal.listed)
             if key is not None:
-                rows.append((key, counts_of(cell)))
-        self._books.counts(slot.number, rows)
+                yield key, counts_of(cell)
 
     def close(self, slot: Slot) -> None:
         """Write the counts of a closed slot, and let peaks learn of it."""
         self.counts(slot)
-        found = list(self._contributions(slot))
-        for key, peak in found:
+        self._books.peaks(slot.number, self._learnt(slot))
+
+    def _learnt(self, slot: Slot) -> Iterator[tuple[int, SlotPeak]]:
+        for key, peak in self._contributions(slot):
             self._add(key, slot.number, peak)
-        self._books.peaks(slot.number, found)
+            yield key, peak
 
     def seal(self, now: int) -> None:
         """Seal the hours that are over, and forget keys that fell silent."""
