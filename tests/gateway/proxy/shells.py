@@ -76,6 +76,7 @@ ROWS: dict[str, Row] = {
     "test_lane": Row(LANE, "when the lane writes, says 100 and closes, which a server decides for its application"),
     "test_leaving": Row(ALL),
     "test_line": Row(LANE, "request lines are read by the server"),
+    "test_names": Row(BELOW, _PART),
     "test_parse": Row(BELOW, _PART),
     "test_rear": Row(LANE, "whose octets are heard first is the server's to say"),
     "test_refuse": Row(BELOW, _PART),
