@@ -76,8 +76,8 @@ class Pipeline:
 
     __slots__ = (
         "_ask", "_ask_store", "_classifier", "_clock", "_credentials", "_memory", "_meter", "_planner", "_policies",
-        "_random", "_recorder", "_renew_us", "_resolver", "_retired", "_shadow", "_store", "_telemetry", "in_flight",
-        "overlay",
+        "_random", "_recorder", "_renew_us", "_resolver", "_retired", "_shadow", "_store", "_telemetry", "asks",
+        "in_flight", "overlay", "waits",
     )  # fmt: skip
 
     def __init__(
@@ -94,6 +94,8 @@ class Pipeline:
         self._store = store
         self._memory = store if isinstance(store, MemoryStore) else None
         self._ask_store: AskStore | None = getattr(store, "ask", None)
+        #: Whether `decide` may have to wait for the store, and needs to be told whom to resume.
+        self.waits = self._ask_store is not None
         self._recorder = recorder
         self._telemetry = recorder if isinstance(recorder, Telemetry) else None
         self._clock = clock
@@ -112,6 +114,8 @@ class Pipeline:
         self._resolver = resolver
         self._credentials = resolver if isinstance(resolver, CredentialResolver) else None
         self._ask: Ask | None = getattr(resolver, "ask", None)
+        #: Whether `ask` may have anybody to ask; else it need not be called.
+        self.asks = self._ask is not None
 
     def _bind(self, policies: PolicySet) -> None:
         self._policies = policies = self.overlay(policies)
@@ -171,7 +175,11 @@ class Pipeline:
 
     @overload
     def decide(
-        self, facts: RequestFacts, headers: list[tuple[bytes, bytes]], request_id: str, resume: Callable[[], None]
+        self,
+        facts: RequestFacts,
+        headers: list[tuple[bytes, bytes]],
+        request_id: str,
+        resume: Callable[[], None] | None,
     ) -> Decision | Pending: ...
 
     def decide(

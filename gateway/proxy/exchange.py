@@ -204,7 +204,9 @@ class Exchange(Receiver):
 
     def _ask(self, facts: RequestFacts, parsed: Parsed) -> None:
         """Decide, once nobody has to be asked any more who sent it."""
-        self._pending = self._front.pipeline.ask(facts, self._head.headers, self._resume)
+        pipeline = self._front.pipeline
+        # Here and below: a bound method is made only for who may call it.
+        self._pending = pipeline.ask(facts, self._head.headers, self._resume) if pipeline.asks else None
         if self._pending is None:
             self._decide(facts, parsed)
 
@@ -219,7 +221,8 @@ class Exchange(Receiver):
 
     def _decide(self, facts: RequestFacts, parsed: Parsed) -> None:
         front, rejection = self._front, parsed.rejection
-        decision = front.pipeline.decide(facts, self._head.headers, parsed.request_id, self._resume)
+        resume = self._resume if front.pipeline.waits else None
+        decision = front.pipeline.decide(facts, self._head.headers, parsed.request_id, resume)
         if isinstance(decision, Pending):
             self._pending = decision
             return
