@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, cast
 import uvicorn
 
 from gateway.config.sections import WebsocketSection
+from gateway.listener.accepting import Accepting
 from gateway.listener.handshakes import Handshakes
 from gateway.listener.shortage import Shortage
 from gateway.listener.sockets import BACKLOG, pending, refuse_new
@@ -105,9 +106,11 @@ class Listener(uvicorn.Server):
             if self._certificate is not None:
                 self._shaking.append(self._handshakes(sock, self._certificate))
             elif sock.family == socket.AF_UNIX:
-                self.servers.append(await loop.create_unix_server(make, sock=sock, backlog=self._at_once))
+                made = Accepting(sock, make).made
+                self.servers.append(await loop.create_unix_server(made, sock=sock, backlog=self._at_once))
             else:
-                self.servers.append(await loop.create_server(make, sock=sock, backlog=self._at_once))
+                made = Accepting(sock, make).made
+                self.servers.append(await loop.create_server(made, sock=sock, backlog=self._at_once))
         if self._certificate is not None:
             self._watching = loop.create_task(self._certificate.watch())
         self.started = True

@@ -21,7 +21,7 @@ from policies.units import SECOND
 from tests.gateway.proxy.certificates import Authority
 from tests.gateway.proxy.house import A
 from tests.gateway.proxy.reach import on_both_loops, until
-from tests.gateway.proxy.wired import wired
+from tests.gateway.proxy.wired import connections, wired
 from tests.wire.caller import Caller, request
 from tests.wire.origin import Origin, serving
 from tests.wire.script import Answer
@@ -68,6 +68,23 @@ async def test_requests_over_tls(tmp_path: Path, origin: Origin, authority: Auth
             assert caller.transport.get_extra_info("ssl_object").selected_alpn_protocol() == "http/1.1"
     assert [seen.header("x-forwarded-proto") for seen in origin.seen] == ["https", "https"]
     assert origin.seen[1].length == 200_000
+
+
+@on_both_loops
+async def test_a_crowd_is_let_in_within_a_few_turns(tmp_path: Path, origin: Origin) -> None:
+    """However long a turn takes: libuv by itself lets one in each time, and the last would wait for hundreds."""
+    async with wired(tmp_path, origin) as gateway:
+        host, _, port = gateway.address.rpartition(":")
+        # The kernel connects them while the loop stands.
+        crowd = [socket.create_connection((host, int(port))) for _ in range(300)]
+        turns = 0
+        while len(connections(gateway)) < len(crowd):
+            turns += 1
+            assert turns < 100, f"{len(connections(gateway))} of {len(crowd)} after {turns} turns"
+            await asyncio.sleep(0)
+        for one in crowd:
+            one.close()
+        await until(lambda: not connections(gateway))
 
 
 @on_both_loops
