@@ -1,7 +1,7 @@
 # syntax=docker/dockerfile:1
 FROM python:3.11-slim AS build
 WORKDIR /src
-# The hot path is compiled: a request costs half of what it does in pure Python. Without the compiler, and the variable
+# The hot path is compiled: a request costs a third of what it does in pure Python. Without the compiler, and the variable
 # below, the same image would be built from the same code.
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends gcc libc6-dev \
