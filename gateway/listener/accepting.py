@@ -45,8 +45,6 @@ class Accepting:
     def _more(self) -> None:
         self._asked = False
         for connection, _ in islice(pending(self._listener), AT_ONCE):
-            if connection.family != socket.AF_UNIX:
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             task = self._loop.create_task(self._loop.connect_accepted_socket(self._make, connection))
             self._tasks.add(task)
             task.add_done_callback(self._over)

@@ -105,12 +105,9 @@ class Listener(uvicorn.Server):
         for sock in sockets or []:
             if self._certificate is not None:
                 self._shaking.append(self._handshakes(sock, self._certificate))
-            elif sock.family == socket.AF_UNIX:
-                made = Accepting(sock, make).made
-                self.servers.append(await loop.create_unix_server(made, sock=sock, backlog=self._at_once))
-            else:
-                made = Accepting(sock, make).made
-                self.servers.append(await loop.create_server(made, sock=sock, backlog=self._at_once))
+                continue
+            serve = loop.create_unix_server if sock.family == socket.AF_UNIX else loop.create_server
+            self.servers.append(await serve(Accepting(sock, make).made, sock=sock, backlog=self._at_once))
         if self._certificate is not None:
             self._watching = loop.create_task(self._certificate.watch())
         self.started = True

@@ -99,11 +99,16 @@ def refuse_new(listener: socket.socket) -> None:
 
 
 def pending(listener: socket.socket) -> Iterator[tuple[socket.socket, str]]:
-    """Yield the connections that the kernel holds for `listener`, each with its peer's address, "" for a unix one."""
+    """Yield the connections that the kernel holds for `listener`, each with its peer's address, "" for a unix one.
+
+    They are ready for a loop, which sets as much of those that it accepts itself.
+    """
     with contextlib.suppress(OSError):
         while True:
             connection, name = listener.accept()
             connection.setblocking(False)
+            if connection.family != socket.AF_UNIX:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             yield connection, name[0] if isinstance(name, tuple) else ""
 
 

@@ -112,7 +112,7 @@ class Caller:
         share: ShareCharge | None,
     ) -> Sent:
         """Send a request as soon as a connection is there, and its response to `receiver`."""
-        raise NotImplementedError
+        raise NotImplementedError  # a subclass's; a Protocol would be looked up by name
 
     async def place(self) -> Place | None:
         """Return where to connect to for what is no call, None if nobody knows."""
@@ -152,7 +152,7 @@ class Line:
 
     def withdraw(self, call: Call) -> None:
         """Forget `call`, which no connection carries."""
-        raise NotImplementedError
+        raise NotImplementedError  # a subclass's; a Protocol would be looked up by name
 
 
 class Call(Sent):

@@ -33,7 +33,7 @@ class Due:
 
     def on_deadline(self, now: float) -> None:
         """Act: the deadline has passed, and was set to 0.0 before this call."""
-        raise NotImplementedError
+        raise NotImplementedError  # a subclass's; a Protocol would be looked up by name
 
 
 class Deadlines:

@@ -146,23 +146,23 @@ class Framing(Accepted):
 
     def turn(self, head: Head, *, keep_alive: bool, upgrade: bool) -> Turn:
         """Return the turn of a request; `keep_alive` and `upgrade` are what its head asks for."""
-        raise NotImplementedError
+        raise NotImplementedError  # a subclass's, as is said above
 
     def received(self) -> None:
         """Begin what `_begun` holds, and keep the time: all octets have parsed."""
-        raise NotImplementedError
+        raise NotImplementedError  # a subclass's, as is said above
 
     def refuse(self, fault: Rejection) -> None:
         """Answer a fault, behind the answers still owed. What came with it is not begun (rule 1)."""
-        raise NotImplementedError
+        raise NotImplementedError  # a subclass's, as is said above
 
     def regulate(self) -> None:
         """Read on, or not."""
-        raise NotImplementedError
+        raise NotImplementedError  # a subclass's, as is said above
 
     def rest(self) -> None:
         """Keep the time of a connection that receives nothing now."""
-        raise NotImplementedError
+        raise NotImplementedError  # a subclass's, as is said above
 
     # Octets
 

@@ -58,7 +58,7 @@ class Sparable(Framing):
 
     def on_turn(self) -> None:
         """Go on: others have passed."""
-        raise NotImplementedError
+        raise NotImplementedError  # a subclass's: the guard's
 
     def waits_since(self) -> float:
         """Return since when it waits for its caller, in loop time; 0.0 if something is owed to the caller."""

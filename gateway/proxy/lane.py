@@ -63,7 +63,10 @@ def lane(door: Door) -> Callable[..., Lane]:
 
 
 class _HandOver(Turn):
-    """The turn of a handshake: when it comes, the connection is no longer the guard's."""
+    """The turn of a handshake: when it comes, the connection is no longer the guard's.
+
+    Of everything else it takes no notice, as `Turn` does: it has no body and gets no 100, and it has not begun.
+    """
 
     __slots__ = ("_guard", "_head", "held", "opaque")
 
@@ -77,27 +80,6 @@ class _HandOver(Turn):
         """Hand the connection over, with what came behind the head."""
         guard = self._guard
         Socket(guard, self._head).take(guard.surrender())
-
-    def body(self, chunk: bytes) -> None:
-        """Take nothing: a handshake has no body."""
-
-    def body_end(self) -> None:
-        """Take nothing: a handshake has no body."""
-
-    def turn_back(self, fault: Rejection) -> None:
-        """Do nothing: what follows a handshake is not read as HTTP, and so never a fault."""
-
-    def stop(self) -> None:
-        """Do nothing: it has not begun."""
-
-    def probe(self) -> None:
-        """Write nothing: a handshake gets no 100."""
-
-    def gone(self) -> None:
-        """Do nothing: it has not begun."""
-
-    def writable(self, ready: bool) -> None:
-        """Do nothing: nothing is written here."""
 
 
 class Lane(Guard):

@@ -73,7 +73,7 @@ class Post:
 
 @trait
 class Turn:
-    """One request of a connection, from its head to the end of its answer."""
+    """One request of a connection, from its head to the end of its answer. This one takes no notice of anything."""
 
     __slots__ = ()
 

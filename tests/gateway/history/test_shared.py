@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,17 +22,6 @@ from tests.gateway.history.together import KEY, LEASE_MS, TENANT, WHO, Together,
 from tests.wire.redis import RedisCluster, RedisServer
 
 __all__: list[str] = []
-
-
-@pytest.fixture
-def both(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Together]:
-    """Return two processes on an empty store."""
-    monkeypatch.setattr(keeper, "_BEYOND", 1)
-    monkeypatch.setattr(keeper, "_PATIENCE_SECONDS", 600.0)
-    made = Together(redis_server)
-    yield made
-    for one in made.processes:
-        one.history.stop()
 
 
 def test_the_sum_is_what_one_would_have_come_to(both: Together, redis_server: RedisServer) -> None:

@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from gateway.history.shared import keeper
 from tests.gateway.history.together import Together, rates
 from tests.wire.redis import RedisServer
 
 __all__: list[str] = []
-
-
-@pytest.fixture
-def both(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Together]:
-    """Return two processes on an empty store."""
-    monkeypatch.setattr(keeper, "_BEYOND", 1)
-    monkeypatch.setattr(keeper, "_PATIENCE_SECONDS", 600.0)
-    made = Together(redis_server)
-    yield made
-    for one in made.processes:
-        one.history.stop()
 
 
 PLANTED: dict[str, Callable[[str, str], list[Any]]] = {
