@@ -158,9 +158,9 @@ class Intake:
                 yield key, self._peak(identity, cells, limited=bool(limits - {"key"}), own="tenant" in limits)
 
     def _peak(self, identity: Identity, cells: list[Cell], *, limited: bool, own: bool) -> SlotPeak:
-        seconds, refused_units = cells[0].seconds, cells[0].refused_units
+        seconds, refused_units = cells[0].units(), cells[0].refused_units
         if len(cells) > 1:
-            seconds = [sum(parts) for parts in zip(*(cell.seconds for cell in cells), strict=True)]
+            seconds = [sum(parts) for parts in zip(*(cell.units() for cell in cells), strict=True)]
             refused_units = sum(cell.refused_units for cell in cells)
         units = max(0.0, sum(seconds))
         offered = units + refused_units

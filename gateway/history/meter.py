@@ -11,7 +11,7 @@ Rules
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from policies.charge import Memo
 from policies.native import mypyc_attr
@@ -41,6 +41,14 @@ class Cell:
         self.admitted = 0
         self.refused_units: RequestUnits = 0.0
         self.refused: dict[str, int] | None = None
+
+    def units(self) -> list[RequestUnits]:
+        """Return what was admitted in each second."""
+        return self.seconds.copy()
+
+    def fold(self, units: Sequence[RequestUnits]) -> None:
+        """Add what was admitted in each second elsewhere."""
+        self.seconds = [one + more for one, more in zip(self.seconds, units, strict=True)]
 
 
 class Slot:

@@ -41,7 +41,7 @@ def _pieces(rows: Iterable[list[object]]) -> Iterator[list[list[object]]]:
 def _cell(cell: Cell) -> list[object]:
     one = cell.principal
     who = [one.kind.value, one.tenant, one.credential, one.listed]
-    return [*who, cell.seconds, cell.admitted, cell.refused_units, (cell.refused or {}).copy()]
+    return [*who, cell.units(), cell.admitted, cell.refused_units, (cell.refused or {}).copy()]
 
 
 def _tenant(row: tuple[str, Counts]) -> list[object]:
@@ -81,7 +81,7 @@ def _read_tenant(row: list[Any]) -> tuple[str, list[tuple[tuple[int, str], int]]
 def _read_cell(row: list[Any]) -> Cell:
     kind, tenant, credential, listed, seconds, admitted, refused_units, refused = row
     cell = Cell(Principal(Kind(kind), str(tenant), str(credential), listed=bool(listed)))
-    cell.seconds = [one + float(more) for one, more in zip(cell.seconds, seconds, strict=True)]
+    cell.fold([float(one) for one in seconds])
     cell.admitted, cell.refused_units = int(admitted), float(refused_units)
     cell.refused = {str(limit): int(count) for limit, count in refused.items()}
     return cell
@@ -91,7 +91,7 @@ def _add_cell(slot: Slot, more: Cell) -> None:
     cell = slot.cells.get(more.principal.name)
     if cell is None:
         cell = slot.cells[more.principal.name] = Cell(more.principal)
-    cell.seconds = [one + other for one, other in zip(cell.seconds, more.seconds, strict=True)]
+    cell.fold(more.units())
     cell.admitted += more.admitted
     cell.refused_units += more.refused_units
     if more.refused:
