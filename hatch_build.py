@@ -23,7 +23,11 @@ __all__ = ["MODULES", "CompiledHook"]
 #: The path of a request, from the wire to the books.
 MODULES = (
     "gateway/clock.py",
+    "gateway/history/identity.py",
+    "gateway/history/intake.py",
     "gateway/history/meter.py",
+    "gateway/history/packing.py",
+    "gateway/history/peaks.py",
     "gateway/identity/answer.py",
     "gateway/identity/cache.py",
     "gateway/identity/credentials.py",

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from functools import lru_cache
 
 from gateway.history.identity import Identity
 from gateway.history.packing import (
     HOUR_BYTES,
+    Packed,
     SlotPeak,
+    Taught,
+    flat,
     pack_counts,
     pack_day,
     pack_hour,
@@ -36,7 +39,17 @@ _FIVES_KEPT = 90 * 288
 _HOURS_KEPT = 30
 _STEPS_KEPT = 400
 #: Rows of one statement: less than a millisecond of work, and fewer places than the oldest SQLite in use takes (999).
-_TOGETHER = 300
+_TOGETHER = 240
+
+_COUNTS = ("key, counts", "counts = excluded.counts")
+#: Where rows go, by which columns beside the first, and what of them replaces what was there.
+_PUTS = {
+    "counts": ("slot", "slot", *_COUNTS),
+    "peaks": ("slot", "slot", "key, peak", "peak = excluded.peak"),
+    "both": ("slot", "slot", "key, counts, peak", "counts = excluded.counts, peak = excluded.peak"),
+    "five": ("five", "slot", *_COUNTS),
+    "total": ("total", "day", *_COUNTS),
+}
 
 #: (tally, limit) -> how often, of one tenant or key.
 Counts = Mapping[tuple[int, str], int]
@@ -103,46 +116,44 @@ class Books(FilePasts):
             self._seen[identity.name] = day
         return found
 
-    def counts(self, slot: int, rows: Iterable[tuple[int, Counts]]) -> None:
-        """Write what was counted of keys in a slot; again, and it replaces."""
-        had = self._had if slot == self._resumed else {}
-        self._write(
-            "slot (slot, key, counts)",
-            "ON CONFLICT (slot, key) DO UPDATE SET counts = excluded.counts",
-            ((slot, key, pack_counts(self._meant(counts, had.get(key)))) for key, counts in rows),
-        )
+    def counts(self, slot: int, rows: Sequence[Packed]) -> None:
+        """Write what was counted in a slot; again, and it replaces."""
+        if slot == self._resumed and self._had:
+            rows = [(key, self._more(key, counts)) for key, counts in rows]
+        self._put("counts", slot, rows)
 
-    def _write(self, table: str, conflict: str, rows: Iterable[tuple[int, int, bytes]]) -> None:
-        """Insert rows of three columns, many by one statement.
+    def peaks(self, slot: int, rows: Sequence[Packed]) -> None:
+        """Write what a slot contributes to peaks; again, and it replaces."""
+        self._put("peaks", slot, rows)
+
+    def both(self, slot: int, rows: Sequence[Taught]) -> None:
+        """Write counts and contributions to peaks; again, and they replace."""
+        if slot == self._resumed and self._had:
+            rows = [(key, self._more(key, counts), peak) for key, counts, peak in rows]
+        self._put("both", slot, rows)
+
+    def _put(self, kind: str, place: int, rows: Sequence[Packed] | Sequence[Taught]) -> None:
+        """Insert rows, many by one statement.
 
         The interpreter changes hands at each statement, and whoever serves requests waits for it: ten thousand rows of
-        a statement each would be ten thousand interruptions. They are made as they are written, or the collector would
-        look at all of them.
+        a statement each would be ten thousand interruptions.
         """
-        left = iter(rows)
-        while part := list(islice(left, _TOGETHER)):
-            places = ",".join(["(?,?,?)"] * len(part))
-            statement = f"INSERT INTO {table} VALUES {places} {conflict}"  # noqa: S608 - all of it is written here
-            self.connection.execute(statement, [value for row in part for value in row])
+        for start in range(0, len(rows), _TOGETHER):
+            part = rows[start : start + _TOGETHER]
+            self.connection.execute(_statement(kind, len(part)), flat(place, part))
 
-    def _meant(self, counts: Counts, had: Mapping[int, int] | None) -> dict[int, int]:
+    def _more(self, key: int, counts: bytes) -> bytes:
+        """Add what an earlier process counted of a key."""
+        had = self._had.get(key)
         if not had:
-            return {self._meaning(tally, limit): count for (tally, limit), count in counts.items()}
-        meant = dict(had)
-        for (tally, limit), count in counts.items():
-            meaning = self._meaning(tally, limit)
-            meant[meaning] = meant.get(meaning, 0) + count
-        return meant
+            return counts
+        total = dict(had)
+        for meaning, count in unpack_counts(counts):
+            total[meaning] = total.get(meaning, 0) + count
+        return pack_counts(total)
 
-    def peaks(self, slot: int, rows: Iterable[tuple[int, SlotPeak]]) -> None:
-        """Write what a slot contributes to peaks; again, and it replaces."""
-        self._write(
-            "slot (slot, key, peak)",
-            "ON CONFLICT (slot, key) DO UPDATE SET peak = excluded.peak",
-            ((slot, key, peak.pack()) for key, peak in rows),
-        )
-
-    def _meaning(self, tally: int, limit: str) -> int:
+    def meaning(self, tally: int, limit: str) -> int:
+        """Return the number of what is counted."""
         found = self._meanings.get((tally, limit))
         if found is None:
             cursor = self.connection.execute('INSERT INTO meaning (tally, "limit") VALUES (?, ?)', (tally, limit))
@@ -160,21 +171,13 @@ class Books(FilePasts):
             total = sums.setdefault(key, {})
             for meaning, count in unpack_counts(counts):
                 total[meaning] = total.get(meaning, 0) + count
-        self._write(
-            "five (slot, key, counts)",
-            "ON CONFLICT (slot, key) DO UPDATE SET counts = excluded.counts",
-            ((five, key, pack_counts(total)) for key, total in sorted(sums.items())),
-        )
+        self._put("five", five, [(key, pack_counts(total)) for key, total in sorted(sums.items())])
         day = five // 288
         for key, counts in self.connection.execute("SELECT key, counts FROM total WHERE day = ?", (day,)):
             if key in sums:
                 for meaning, count in unpack_counts(counts):
                     sums[key][meaning] = sums[key].get(meaning, 0) + count
-        self._write(
-            "total (day, key, counts)",
-            "ON CONFLICT (day, key) DO UPDATE SET counts = excluded.counts",
-            ((day, key, pack_counts(total)) for key, total in sorted(sums.items())),
-        )
+        self._put("total", day, [(key, pack_counts(total)) for key, total in sorted(sums.items())])
 
     def slots_since(self, slot: int) -> Iterator[tuple[int, int, SlotPeak]]:
         """Yield (slot, key, contribution to peaks) in order of time."""
@@ -224,6 +227,16 @@ class Books(FilePasts):
                 run("DELETE FROM key WHERE id = ?", (number,))
                 del self._ids[name], self._seen[name]
         run("PRAGMA incremental_vacuum(1000)")
+
+
+@lru_cache(maxsize=2 * len(_PUTS))
+def _statement(kind: str, rows: int) -> str:
+    table, place, columns, replaced = _PUTS[kind]
+    places = ",".join([f"(?{',?' * len(columns.split(','))})"] * rows)
+    return (
+        f"INSERT INTO {table} ({place}, {columns}) VALUES {places} "  # noqa: S608 - all of it is written here
+        f"ON CONFLICT ({place}, key) DO UPDATE SET {replaced}"
+    )
 
 
 def day_blob(had: bytes, hours: Iterable[Hour]) -> bytes:

@@ -3,6 +3,7 @@
 Rules
 1. One thread, which alone owns the connection that writes. The next start says from when what was counted is lost.
 2. A file that cannot be used is set aside and a new one begun; where none can be kept, history is in memory.
+3. A slot is written twice: two seconds after it is half over, and two after its end, when telemetry has closed it too.
 """
 
 from __future__ import annotations
@@ -16,9 +17,8 @@ from pathlib import Path
 from gateway.clock import Clock
 from gateway.history.archive import Archive, FileArchive
 from gateway.history.books import Books
-from gateway.history.identity import tenant_identity
 from gateway.history.intake import Intake
-from gateway.history.keeper import FLUSH_SECONDS, History, TenantSlot, day_of
+from gateway.history.keeper import FLUSH_SECONDS, History, day_of
 from gateway.history.meter import SLOT_SECONDS
 from gateway.history.schema import Lock, connect, set_aside
 from gateway.history.sizer import Basis, Row
@@ -28,6 +28,9 @@ from policies.units import SECOND
 __all__ = ["FileHistory"]
 
 _LOG = logging.getLogger("evenhand.history")
+
+#: After the middle of a slot and its end, until it is written.
+_AFTER_SECONDS = 2
 
 
 class FileHistory(History):
@@ -67,7 +70,7 @@ class FileHistory(History):
 
     def turn(self, now: int) -> None:
         """Do what is due at `now` (epoch seconds): the thread's round, also for tests."""
-        if now - self._flushed >= FLUSH_SECONDS:
+        if (now - _AFTER_SECONDS) // FLUSH_SECONDS != (self._flushed - _AFTER_SECONDS) // FLUSH_SECONDS:
             self._flushed = now
             self._guarded(lambda: self._flush(now))
         if self._numbers.ready and (self._wanted.is_set() or self._numbers.again or self._due(now)):
@@ -107,21 +110,23 @@ class FileHistory(History):
         for slot in self.meter.take_closed():
             self._intake.close(slot)
         while self._inbox:
-            self._tenants(self._inbox.popleft())
-        self._intake.counts(self.meter.slot)
-        current = self.tenants_now()
-        if current is not None:
-            self._tenants(current)
+            self._intake.tenants(*self._inbox.popleft())
+        written = self._under_way(now)
         self._intake.seal(now)
         self._fold(now)
-        books.note("written", now)
+        books.note("written", written)
         books.end(well=True)
 
-    def _tenants(self, slot: TenantSlot) -> None:
-        number, rows = slot
-        day, listed = number // 8640, self._policies().tenants
-        keyed = ((self._books.key(tenant_identity(name), day, listed=name in listed), counts) for name, counts in rows)
-        self._books.counts(number, ((key, counts) for key, counts in keyed if key is not None))
+    def _under_way(self, now: int) -> int:
+        """Write the slot under way if it is half over; return up to when all is written."""
+        slot, begins = self.meter.slot, now // SLOT_SECONDS * SLOT_SECONDS
+        if now - begins < FLUSH_SECONDS and slot.number * SLOT_SECONDS == begins:
+            return begins
+        self._intake.counts(slot)
+        current = self.tenants_now()
+        if current is not None:
+            self._intake.tenants(*current)
+        return now
 
     def _fold(self, now: int) -> None:
         """Add up the five minutes that are over; of a long absence only what is still kept by the slot."""

@@ -2,8 +2,7 @@
 
 Rules
 1. Nothing of it runs on the data plane but the meter. Everything else is one thread.
-2. Every five seconds what was counted is written, the slot under way included: kill -9 loses less than the last ten
-   seconds.
+2. Every five seconds what was counted is written: kill -9 loses less than the last ten seconds.
 3. Where it cannot be kept, that is told loudly, in the log and by /readyz, and the gateway serves on in every case.
 
 `filed.py` keeps it in a file, `shared/keeper.py` in a store that several processes have.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
@@ -19,10 +19,15 @@ from policies.sizing_past import TOP, Day, Hour, Peak
 __all__ = [
     "DAY_BYTES",
     "HOUR_BYTES",
+    "Packed",
     "SlotPeak",
+    "Taught",
+    "flat",
+    "pack_count",
     "pack_counts",
     "pack_day",
     "pack_hour",
+    "pack_peak",
     "readable",
     "unpack_counts",
     "unpack_day",
@@ -48,6 +53,11 @@ DAY_BYTES = _DAY.size
 _OWN = 0x80
 _WORD, _BYTE = 0xFFFF, 0xFF
 
+#: A key, and what was counted of it in a slot, or what that contributes to its peaks.
+Packed = tuple[int, bytes]
+#: A key, and both.
+Taught = tuple[int, bytes, bytes]
+
 
 class SlotPeak(NamedTuple):
     """What one slot of one key contributes to its peaks, in units; `limited` by anything, `own` by its own limit."""
@@ -58,25 +68,36 @@ class SlotPeak(NamedTuple):
     limited: bool
     own: bool
 
-    def pack(self) -> bytes:
-        """Write it."""
-        return _PEAK.pack(self.units, self.second, self.offered, self.limited | self.own << 1)
-
     @classmethod
     def unpack(cls, blob: bytes) -> SlotPeak:
-        """Read what `pack` wrote."""
+        """Read what `pack_peak` wrote."""
         units, second, offered, flags = _PEAK.unpack(blob)
         return cls(units, second, offered, bool(flags & 1), bool(flags & 2))
 
 
+def pack_peak(units: float, second: float, offered: float, *, limited: bool, own: bool) -> bytes:
+    """Write a `SlotPeak`."""
+    return _PEAK.pack(units, second, offered, limited | own << 1)
+
+
+def flat(place: int, rows: Sequence[Packed] | Sequence[Taught]) -> list[object]:
+    """Return rows of one slot or day, one value after another."""
+    values: list[object] = []
+    for row in rows:
+        values.append(place)
+        values.extend(row)
+    return values
+
+
 def pack_counts(counts: Mapping[int, int]) -> bytes:
     """Write positive counts by meaning."""
-    return b"".join([_pack_count(meaning, count) for meaning, count in counts.items()])
+    return b"".join([pack_count(meaning, count) for meaning, count in counts.items()])
 
 
 # Of ten thousand tenants in ten seconds most have one of a few hundred counts.
 @lru_cache(maxsize=4096)
-def _pack_count(*values: int) -> bytes:
+def pack_count(*values: int) -> bytes:
+    """Write one of them: its meaning, and how often."""
     out = bytearray()
     for value in values:
         rest = value

@@ -11,17 +11,19 @@ Rules
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
-from heapq import heappush, heappushpop
+from typing import Final
 
+from policies.native import mypyc_attr
 from policies.sizing_past import TOP, Hour
 
 __all__ = ["HALF_SECONDS", "HOUR_SECONDS", "SATURATED", "KeyPeaks", "sealed_before"]
 
-HOUR_SECONDS = 3600
-HALF_SECONDS = 1800
+HOUR_SECONDS: Final = 3600
+HALF_SECONDS: Final = 1800
 #: Part of the quota above which a slot is taken for limited although nothing was refused.
-SATURATED = 0.9
+SATURATED: Final = 0.9
 
 
 def sealed_before(now: int) -> int:
@@ -29,18 +31,49 @@ def sealed_before(now: int) -> int:
     return (now - HALF_SECONDS) // HOUR_SECONDS
 
 
+@mypyc_attr(acyclic=True)
 class _Half:
-    """Half an hour: its highest slots as a heap, and what happened in it."""
+    """Half an hour: its highest slots, and what happened in it.
 
-    __slots__ = ("censored", "offered", "own", "top")
+    Ten thousand keys have two or three of these, so it holds numbers, not tuples of numbers.
+    """
+
+    __slots__ = ("_second", "_top", "_units", "_worst", "censored", "offered", "own")
 
     def __init__(self) -> None:
-        self.top: list[tuple[float, float]] = []
+        #: Rate and best second of each of the highest slots, in no order; and where the lowest of all `TOP` is.
+        self._top: array[float] = array("d")
+        self._worst = -1
+        self._units = self._second = 0.0
         self.censored = 0
         self.own = False
         self.offered = 0.0
 
+    def reach(self, units: float, second: float) -> None:
+        """Note a slot, by its rate and its best second."""
+        top = self._top
+        if self._worst < 0:
+            top.append(units)
+            top.append(second)
+            if len(top) == 2 * TOP:
+                self._look()
+        elif units > self._units or (units == self._units and second > self._second):
+            top[self._worst], top[self._worst + 1] = units, second
+            self._look()
 
+    def _look(self) -> None:
+        """Find the lowest."""
+        slots = self.slots()
+        self._units, self._second = lowest = min(slots)
+        self._worst = 2 * slots.index(lowest)
+
+    def slots(self) -> list[tuple[float, float]]:
+        """Return the highest slots, in no order."""
+        top = self._top
+        return list(zip(top[::2], top[1::2], strict=True))
+
+
+@mypyc_attr(acyclic=True)
 class KeyPeaks:
     """The unsealed hours of one key or tenant. `interval` is the length of a slot in seconds."""
 
@@ -85,12 +118,11 @@ class KeyPeaks:
         """Put the open slot into its half hour."""
         if self._slot < 0:
             return
-        half = self._halves.setdefault(self._slot * self._interval // HALF_SECONDS, _Half())
-        entry = (self._units / self._interval, self._second)
-        if len(half.top) < TOP:
-            heappush(half.top, entry)
-        else:
-            heappushpop(half.top, entry)
+        number = self._slot * self._interval // HALF_SECONDS
+        half = self._halves.get(number)
+        if half is None:
+            half = self._halves[number] = _Half()
+        half.reach(self._units / self._interval, self._second)
         half.offered = max(half.offered, self._offered / self._interval)
         if self._refused or self._saturated:
             half.censored += 1
@@ -120,7 +152,7 @@ class KeyPeaks:
                 for half, beside in ((first, 2 * number - 1), (second, 2 * number + 2))
                 if half is not None and not self._eventful(beside)
             ]
-        slots = sorted((entry for half in both for entry in half.top), reverse=True)[:TOP]
+        slots = sorted((entry for half in both for entry in half.slots()), reverse=True)[:TOP]
         offered = max(half.offered for half in (first, second) if half is not None)
         return Hour(number, tuple(slots), censored, offered, any(half.own for half in both))
 

@@ -103,7 +103,8 @@ def fill_series(path: Path, keys: int, now: int, days: int = 90) -> None:
     books = Books(connect(path), 10 * keys)
     numbers = [books.key(tenant_identity(f"tenant-{number}"), 0, listed=True) for number in range(keys)]
     books.begin()
-    books.counts(0, [(numbers[0] or 0, {(0, ""): 1, (4, "key"): 1, (6, "share"): 1})])
+    meanings = [books.meaning(*what) for what in ((0, ""), (4, "key"), (6, "share"))]
+    books.counts(0, [(numbers[0] or 0, pack_counts(dict.fromkeys(meanings, 1)))])
     blob = pack_counts({1: 900, 2: 300, 3: 7})
     last = now // 300
     for five in range(last - days * 288, last):

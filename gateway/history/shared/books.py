@@ -19,9 +19,19 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from gateway.history.books import DAY_SLOTS, FIVE, Counts, day_blob
+from gateway.history.books import DAY_SLOTS, FIVE, day_blob
 from gateway.history.identity import Identity, identity_named
-from gateway.history.packing import SlotPeak, pack_counts, pack_day, readable, unpack_counts, unpack_hours, whole
+from gateway.history.packing import (
+    Packed,
+    SlotPeak,
+    Taught,
+    pack_counts,
+    pack_day,
+    readable,
+    unpack_counts,
+    unpack_hours,
+    whole,
+)  # fmt: skip
 from gateway.history.provenance import write
 from gateway.history.shared.lead import Change, Lead
 from gateway.history.shared.pasts import Directory, Entry, pack_steps, unpack_steps
@@ -153,16 +163,22 @@ class SharedBooks:
                     rows.append(_row(number, entry.identity, sized[name], today))
         self.keep(rows)
 
-    def counts(self, slot: int, rows: Iterable[tuple[int, Counts]]) -> None:
-        """Write what was counted of keys in a slot; again, and it replaces."""
+    def counts(self, slot: int, rows: Iterable[Packed]) -> None:
+        """Write what was counted in a slot; again, and it replaces."""
         for key, counts in rows:
-            meant = {self._meaning(*what): count for what, count in counts.items()}
-            self._set(chunk_of(key), "slot", key, pack_counts(meant), slot)
+            self._set(chunk_of(key), "slot", key, counts, slot)
 
-    def peaks(self, slot: int, rows: Iterable[tuple[int, SlotPeak]]) -> None:
+    def peaks(self, slot: int, rows: Iterable[Packed]) -> None:
         """Write what a slot contributes to peaks; again, and it replaces."""
         for key, peak in rows:
-            self._set(chunk_of(key), "peak", key, peak.pack(), slot)
+            self._set(chunk_of(key), "peak", key, peak, slot)
+
+    def both(self, slot: int, rows: Iterable[Taught]) -> None:
+        """Write counts and contributions to peaks; again, and they replace."""
+        for key, counts, peak in rows:
+            chunk = chunk_of(key)
+            self._set(chunk, "slot", key, counts, slot)
+            self._set(chunk, "peak", key, peak, slot)
 
     def slots_since(self, slot: int) -> Iterator[tuple[int, int, SlotPeak]]:
         """Yield (slot, key, contribution to peaks) of what was added up, of each key in order of time."""
@@ -243,7 +259,8 @@ class SharedBooks:
                 self._change(chunk, kind)
         self._change("", "meaning")
 
-    def _meaning(self, tally: int, limit: str) -> int:
+    def meaning(self, tally: int, limit: str) -> int:
+        """Return the number of what is counted."""
         found = self._meanings.get((tally, limit))
         if found is None:
             found = self._meanings[tally, limit] = len(self._meanings) + 1

@@ -19,18 +19,16 @@ import logging
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 from gateway.clock import Clock
 from gateway.history.archive import Archive
 from gateway.history.books import FIVE, Counts
-from gateway.history.identity import tenant_identity
 from gateway.history.intake import Intake
 from gateway.history.keeper import FLUSH_SECONDS, History, day_of
 from gateway.history.meter import SLOT_SECONDS, Slot
 from gateway.history.numbers import breathing
 from gateway.history.packing import readable, whole
-from gateway.history.series import Counted
 from gateway.history.shared.archive import SharedArchive
 from gateway.history.shared.books import SharedBooks
 from gateway.history.shared.counting import fields, merged
@@ -285,7 +283,7 @@ class SharedHistory(History):
             if record:
                 slot, tenants = merged(number, record)
                 intake.close(slot)
-                books.counts(number, self._keyed(books, number, tenants))
+                intake.tenants(number, tenants.items())
             intake.seal((number + 1) * SLOT_SECONDS)
             books.note("folded", number)
             border = (number + 1) % FIVE == 0
@@ -299,13 +297,6 @@ class SharedHistory(History):
             books.fold(five)
             books.note("five", five + 1)
             books.end()
-
-    def _keyed(self, books: SharedBooks, number: int, tenants: Mapping[str, Counted]) -> Iterator[tuple[int, Counted]]:
-        listed = self._policies().tenants
-        for tenant, counts in tenants.items():
-            key = books.key(tenant_identity(tenant), number // 8640, listed=tenant in listed)
-            if key is not None:
-                yield key, counts
 
     def _written(self, now: int) -> int:
         """Return up to which slot everybody who lives has written."""

@@ -17,6 +17,7 @@ from gateway.history.packing import (
     pack_counts,
     pack_day,
     pack_hour,
+    pack_peak,
     unpack_counts,
     unpack_day,
     unpack_hours,
@@ -55,7 +56,7 @@ def test_a_day_and_a_slot() -> None:
         7, day.sustained, day.reached, day.held, day.held_reached, 65_535, own=True, offered=12.5
     )
     peak = SlotPeak(1.5, 0.5, 2.0, limited=True, own=False)
-    assert SlotPeak.unpack(peak.pack()) == peak
+    assert SlotPeak.unpack(pack_peak(1.5, 0.5, 2.0, limited=True, own=False)) == peak
 
 
 @pytest.mark.soak
@@ -65,7 +66,9 @@ def test_the_room_of_one_key(tmp_path: Path, soak: bool) -> None:
     books = Books(connect(path), 10)
     keys = [books.key(tenant_identity(name), 0, listed=True) or 0 for name in ("a", "b", "c", "d")]
     slots = tuple((1000.0 - n, 150.0 + n) for n in range(8))
-    counts = {(0, ""): 900, (4, "key"): 300, (10, "login-per-address"): 20}
+    meant = {(0, ""): 900, (4, "key"): 300, (10, "login-per-address"): 20}
+    counts = pack_counts({books.meaning(*what): count for what, count in meant.items()})
+    peak = pack_peak(900, 100, 1200, limited=True, own=False)
     days, fives = (30, 90 * 288) if soak else (30, 90 * 12)
     for day in range(days):
         for hour in range(24):
@@ -77,8 +80,7 @@ def test_the_room_of_one_key(tmp_path: Path, soak: bool) -> None:
         books.begin()
         for slot in range(30 * five, 30 * five + 30):
             if slot % 30 == 0 or five >= fives - (288 if soak else 12):
-                books.counts(slot, [(key, counts) for key in keys])
-                books.peaks(slot, [(key, SlotPeak(900, 100, 1200, limited=True, own=False)) for key in keys])
+                books.both(slot, [(key, counts, peak) for key in keys])
         books.fold(five)
         if five % 288 == 0:
             books.connection.execute("DELETE FROM slot WHERE slot < ?", (30 * (five - 288),))

@@ -14,6 +14,7 @@ from gateway.errors import GatewayError
 from gateway.history.archive import FileArchive
 from gateway.history.books import Books
 from gateway.history.identity import tenant_identity
+from gateway.history.packing import pack_counts
 from gateway.history.schema import connect
 from gateway.history.series import Span, parts, rounded
 from gateway.history.sizer import Basis, resize
@@ -58,6 +59,7 @@ def test_sums_are_those_of_every_slot(tmp_path: Path) -> None:
     path, begin = tmp_path / "h", 100 * DAY
     books = Books(connect(path), 10)
     keys = {name: books.key(tenant_identity(name), 100, listed=True) or 0 for name in ("a", "b")}
+    served, own = books.meaning(0, ""), books.meaning(4, "key")
     truth: dict[str, list[tuple[int, int]]] = {"a": [], "b": []}
     for five in range(begin // 30, begin // 30 + 3 * 288):
         books.begin()
@@ -65,7 +67,7 @@ def test_sums_are_those_of_every_slot(tmp_path: Path) -> None:
             for name, key in keys.items():
                 count = dice.randrange(1, 500)
                 truth[name].append((slot, count))
-                books.counts(slot, [(key, {(0, ""): count, (4, "key"): 1})])
+                books.counts(slot, [(key, pack_counts({served: count, own: 1}))])
         books.fold(five)
         books.end(well=True)
     books.note("five", begin // 30 + 3 * 288)
