@@ -70,10 +70,11 @@ test-compiled: $(COMPILED)/.stamp  ## policies, stores and proxy against what `m
 	cd build/tested && PYTHONPATH=. $(abspath $(BIN))/python -m pytest -p no:cacheprovider \
 	  -m "not interpreted" $(COMPILED_TESTS) $(PYTEST_ARGS)
 
-bench: $(VENV)/.stamp  ## cost of a decision, of a key, and of a request beside the peers (QUICK=1: 2 minutes)
+bench: $(VENV)/.stamp  ## cost of a decision, a key, a request beside the peers (QUICK=1: 2 minutes; MATRIX=1: 20 more)
 	@$(MAKE) --silent compiled || echo "not compiled: measured in pure Python alone"
 	@for bench in $(BENCHES); do echo "== $$bench"; $(BIN)/python -m $$bench || true; done
 	@echo "== loadtest.bench.proxied"; $(BIN)/python -m loadtest.bench.proxied $(if $(QUICK),--quick) || true
+	@$(if $(MATRIX),$(BIN)/python -m loadtest.bench.proxied --matrix || true)
 
 bench-check: $(VENV)/.stamp  ## instructions a request against the committed baseline, and cheap targets
 	@missed=; for bench in $(BENCHES); do echo "== $$bench"; $(BIN)/python -m $$bench || missed="$$missed $$bench"; done; \

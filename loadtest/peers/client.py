@@ -1,6 +1,7 @@
 """The caller: wrk where it is installed, else a loop of our own that says the same of fewer requests a second.
 
-One run sends GET over so many connections, each sending its next request when the answer to the last is there.
+One run sends GET over so many connections, each sending its next request when the answer to the last is there. wrk
+counts in whole seconds: shorter runs are our own's.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -28,7 +30,7 @@ _FIELDS = ("Accept: application/json",)
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What to send: to `url`, as `authorization` (or as each line of the file `many` in turn), on what connections."""
+    """What to send: to `url`, as `authorization` (or as each line of the file `many` from `begin` on), for how long."""
 
     url: str
     authorization: str
@@ -36,6 +38,7 @@ class Asked:
     seconds: float
     keep_alive: bool = True
     many: Path | None = None
+    begin: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +55,18 @@ class Seen:
 
 
 def name() -> str:
-    """Return which client runs."""
-    return "wrk" if shutil.which("wrk") else "our own client"
+    """Return which client runs, with its version if it says one."""
+    if not shutil.which("wrk"):
+        return "our own client"
+    said = subprocess.run(["wrk", "-v"], capture_output=True, text=True, check=False)
+    found = re.search(r"\d+(\.\d+)+", said.stdout + said.stderr)
+    return f"wrk {found[0]}" if found else "wrk"
 
 
 def run(asked: Asked, cpu: int | None) -> Seen:
     """Send requests for a while, on processor `cpu`. Raises RuntimeError if the client fails."""
     command = ["taskset", "-c", str(cpu)] if cpu is not None else []
-    command += _wrk(asked) if shutil.which("wrk") else _own(asked)
+    command += _wrk(asked) if asked.seconds >= 1 and shutil.which("wrk") else _own(asked)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"the client failed: {done.stderr or done.stdout}")
@@ -67,30 +74,30 @@ def run(asked: Asked, cpu: int | None) -> Seen:
 
 
 def _wrk(asked: Asked) -> list[str]:
-    command = ["wrk", "-t", "1", "-c", str(asked.connections), "-d", f"{max(1, round(asked.seconds))}s"]
+    command = ["wrk", "-t", "1", "-c", str(asked.connections), "-d", f"{round(asked.seconds)}s"]
     command += ["--timeout", "20s", "-s", str(_SCRIPT)]
     for field in (*_FIELDS, f"Authorization: {asked.authorization}"):
         command += ["-H", field]
     if not asked.keep_alive:
         command += ["-H", "Connection: close"]
-    return [*command, asked.url, *(["--", str(asked.many)] if asked.many else [])]
+    return [*command, asked.url, *(["--", str(asked.many), str(asked.begin)] if asked.many else [])]
 
 
 def _own(asked: Asked) -> list[str]:
     command = [sys.executable, "-m", "loadtest.peers.client", asked.url, asked.authorization]
     command += [str(asked.connections), str(asked.seconds), "keep" if asked.keep_alive else "close"]
-    return [*command, *([str(asked.many)] if asked.many else [])]
+    return [*command, *([str(asked.many), str(asked.begin)] if asked.many else [])]
 
 
 class _Tally:
     """All connections of a run."""
 
-    def __init__(self, requests: list[bytes], deadline: float) -> None:
+    def __init__(self, requests: list[bytes], deadline: float, begin: int) -> None:
         self.deadline = deadline
         self.took: list[int] = []
         self.bytes = self.other = self.errors = 0
         self._requests = requests
-        self._at = 0
+        self._at = begin - 1
 
     def next(self) -> bytes:
         """Return the next request to send."""
@@ -135,17 +142,17 @@ class _Caller(asyncio.Protocol):
             self._transport.write(self._tally.next())
 
 
-async def _ask(url: str, authorizations: list[str], connections: int, seconds: float, *, keep: bool) -> Seen:
-    parts = urlsplit(url)
+async def _ask(asked: Asked, authorizations: list[str]) -> Seen:
+    parts = urlsplit(asked.url)
     address = (parts.hostname or "127.0.0.1", parts.port or 80)
-    more = "" if keep else "Connection: close\r\n"
+    more = "" if asked.keep_alive else "Connection: close\r\n"
     head = f"GET {parts.path} HTTP/1.1\r\nHost: {parts.netloc}\r\n{_FIELDS[0]}\r\n{more}Authorization: "
     requests = [f"{head}{one}\r\n\r\n".encode() for one in authorizations]
-    tally = _Tally(requests, time.monotonic() + seconds)
+    tally = _Tally(requests, time.monotonic() + asked.seconds, asked.begin)
     loop = asyncio.get_running_loop()
     begun = time.monotonic()
     await asyncio.gather(
-        *(loop.create_connection(lambda: _Caller(tally, address), *address) for _ in range(connections))
+        *(loop.create_connection(lambda: _Caller(tally, address), *address) for _ in range(asked.connections))
     )
     await asyncio.sleep(max(0.0, tally.deadline - time.monotonic()))
     took = sorted(tally.took) or [0]
@@ -162,9 +169,11 @@ def main() -> None:
     parser.add_argument("seconds", type=float)
     parser.add_argument("keep")
     parser.add_argument("many", nargs="?", type=Path)
-    asked = parser.parse_args()
+    parser.add_argument("begin", nargs="?", type=int, default=0)
+    given = vars(parser.parse_args())
+    asked = Asked(keep_alive=given.pop("keep") == "keep", **given)
     lines = asked.many.read_text().splitlines() if asked.many else [asked.authorization]
-    seen = uvloop.run(_ask(asked.url, lines, asked.connections, asked.seconds, keep=asked.keep == "keep"))
+    seen = uvloop.run(_ask(asked, lines))
     print(json.dumps({field: getattr(seen, field) for field in Seen.__slots__}))
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -21,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from loadtest.peers import everything, meter
+from loadtest.peers.cells import MANY
 
 __all__ = ["CONTESTANTS", "Contestant", "Running", "free_port", "start", "start_origin", "version"]
 
@@ -147,7 +149,7 @@ def _naive(_folder: Path, listen: int, upstream: int) -> list[str]:
 
 CONTESTANTS = (
     Contestant("evenhand", "", _evenhand(1), tree=_COMPILED),
-    Contestant("evenhand, 10,000 tenants", "", _evenhand(10_000), tree=_COMPILED),
+    Contestant("evenhand, 10,000 tenants", "", _evenhand(MANY), tree=_COMPILED),
     Contestant("evenhand as ASGI app", "", _shell("pool"), tree=_COMPILED),
     Contestant("evenhand as ASGI app, aiohttp", "", _shell("aiohttp"), tree=_COMPILED),
     Contestant("evenhand, pure Python", "", _evenhand(1)),
@@ -157,6 +159,7 @@ CONTESTANTS = (
     Contestant("haproxy", "haproxy", _haproxy, ("-v",)),
     Contestant("envoy", "envoy", _envoy(0), ("--version",)),
     Contestant("envoy, 100 keys", "envoy", _envoy(100), ("--version",)),
+    Contestant("envoy, 10,000 keys", "envoy", _envoy(MANY), ("--version",)),
     Contestant("envoy, same work", "envoy", _envoy_alike, ("--version",)),
     Contestant("caddy", "caddy", _caddy, ("version",), {"GOMAXPROCS": "1"}),
     Contestant("uvicorn + httpx", "", _naive),
@@ -172,14 +175,13 @@ def free_port() -> int:
 
 
 def version(contestant: Contestant) -> str:
-    """Return the first line a peer says about its version."""
+    """Return the version of a peer, by its own word; nothing if it has none to tell."""
     path = contestant.path()
     if path is None or not contestant.version:
         return ""
     said = subprocess.run([path, *contestant.version], capture_output=True, text=True, check=False)
-    lines = (line.strip() for line in (said.stdout + said.stderr).splitlines())
-    # Some name themselves by where they lie.
-    return next((line.replace(path, Path(path).name) for line in lines if line), "")
+    found = re.search(r"(?<![\d.])\d+\.\d+\.\d+", said.stdout + said.stderr)
+    return found[0] if found else ""
 
 
 def start(contestant: Contestant, folder: Path, origin: int, cpu: int | None) -> Running:

@@ -1,8 +1,8 @@
 """The configuration under which Evenhand is measured: everything on, nothing in the way.
 
-A cached JWT, a quota of the key, of the tenant, seats, a share of the backstop, one named policy, RateLimit fields,
-request ids, metrics and the decision log at its default sampling. Quotas are so wide that nobody meets them, but for
-the credential `narrow`, which is refused nearly always.
+A JWT, cached for longer than a run takes, a quota of the key, of the tenant, seats, a share of the backstop, one named
+policy, RateLimit fields, request ids, metrics and the decision log at its default sampling. Quotas are so wide that
+nobody meets them, but for the credential `narrow`, which is refused nearly always.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ url = "http://127.0.0.1:{upstream}"
 quota = "{backstop}/s"
 [telemetry]
 decision_log = "{log}"
+[auth]
+cache = "6h"
 [[auth.jwt]]
 issuer = "{issuer}"
 audience = "{audience}"

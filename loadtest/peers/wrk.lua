@@ -1,11 +1,17 @@
--- Sends GET with each Authorization of a file in turn, or the one request that wrk makes; prints JSON at the end.
+-- Sends GET with each Authorization of a file in turn, from the given line on, or the one request that wrk makes; prints
+-- JSON at the end.
 local requests, at = {}, 0
 
 function init(args)
   if not args[1] then return end
   for line in io.lines(args[1]) do
-    requests[#requests + 1] = wrk.format("GET", nil, { Authorization = line, Accept = "application/json" })
+    local fields = { Authorization = line }
+    for name, value in pairs(wrk.headers) do
+      fields[name] = fields[name] or value
+    end
+    requests[#requests + 1] = wrk.format("GET", nil, fields)
   end
+  at = tonumber(args[2])
   request = function()
     at = at % #requests + 1
     return requests[at]
