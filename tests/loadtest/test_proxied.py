@@ -101,11 +101,10 @@ def test_matrix_and_pairs_are_measured_and_written(tmp_path: Path) -> None:
     assert f"at commit {said['commit']} by `python -m loadtest.bench.proxied" in sentence(said)
     ET.parse(tmp_path / "proxied.svg")
     (tmp_path / "matrix.json").write_text(report.to_json(read[:3], said))
-    text = readme.filled(
-        "before\n<!-- measured: proxied -->\nold\n<!-- end of proxied -->\n"
-        "<!-- measured: matrix -->\n<!-- end of matrix -->\nafter\n",
-        readme.blocks(tmp_path),
+    places = "".join(
+        f"<!-- measured: {one} -->\nold\n<!-- end of {one} -->\n" for one in ("proxied", "matrix", "costs")
     )
+    text = readme.filled(f"before\n{places}after\n", readme.blocks(tmp_path))
     assert text.startswith("before\n")
     assert text.endswith("after\n")
     assert "old" not in text
@@ -201,8 +200,27 @@ def test_place_for_what_was_measured_is_needed() -> None:
             readme.filled(text, {"matrix": "x"})
 
 
-def test_readme_says_what_was_measured() -> None:
-    """The tables of the load tests' README are what `python -m loadtest.peers.readme` makes of the results."""
-    folder = Path(__file__).parents[2] / "loadtest"
-    text = (folder / "README.md").read_text(encoding="utf-8")
-    assert readme.filled(text, readme.blocks(folder / "results")) == text
+def test_short_table_is_in_order(tmp_path: Path) -> None:
+    """The README has the cheapest first, ours in bold, and what 1,000 connections make of it."""
+    about = {"date": "", "commit": "", "command": "", "machine": "", "load": 0, "python": "", "packages": {}}
+    about |= {"peers": {}, "client": "", "rounds": 1, "seconds": 1, "missing": ["caddy"]}
+    rows = [one for one in everything(CELLS) if one.name != "caddy"]
+    (tmp_path / "proxied.json").write_text(report.to_json(rows, about))
+    lines = readme.blocks(tmp_path)["costs"].splitlines()
+    assert lines[2] == "| **Evenhand**, compiled | **20.0 us** | **20.0 us** |"
+    assert "| uvicorn and httpx, no limit at all | 40.0 us |  |" in lines
+    assert not any("Caddy" in line for line in lines)
+    assert lines[-1] == "With 1,000 connections a request costs 20.0 us, beside Envoy's 40.0 us."
+    assert "Not installed, so not measured: caddy." in readme.blocks(tmp_path)["proxied"].replace("\n", " ")
+
+
+@pytest.mark.parametrize("path", readme.PLACES, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_readme_says_what_was_measured(path: Path) -> None:
+    """The figures of both READMEs are what `python -m loadtest.peers.readme` makes of the results."""
+    text = path.read_text(encoding="utf-8")
+    found = readme.blocks(Path(__file__).parents[2] / "loadtest" / "results")
+    for name in readme.PLACES[path]:
+        # With a place for what is yet to be measured.
+        block = found.get(name)
+        assert f"<!-- measured: {name} -->" in text
+        assert block is None or readme.filled(text, {name: block}) == text
