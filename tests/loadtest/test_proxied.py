@@ -119,11 +119,11 @@ def test_matrix_and_pairs_are_measured_and_written(tmp_path: Path) -> None:
 
 def test_who_fails_is_named(tmp_path: Path) -> None:
     """A contestant that ends is out of its cell, with the reason; the other is measured."""
-    ring = Ring(tmp_path, [_NGINX, _ENVOY])
+    ring, load = Ring(tmp_path, [_NGINX, _ENVOY]), Load(connections=2)
     try:
         ring.running[ENVOY].process.kill()
         ring.running[ENVOY].process.wait()
-        good, bad = ring.measured(Cell("kept", (entry(NGINX, Load()), entry(ENVOY, Load()))), 2, 0.1)
+        good, bad = ring.measured(Cell("kept", (entry(NGINX, load), entry(ENVOY, load))), 2, 0.1)
     finally:
         ring.close()
     assert len(good.samples) == 2
