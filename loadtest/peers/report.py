@@ -168,7 +168,8 @@ def matrix_table(rows: Sequence[Row]) -> str:
         what = ["refused", f"{load.connections:,}", "kept", "1"] if load.refused else _axes(load)
         lines.append(f"| {' | '.join([*what, *costs, *(f'{part.median:.2f}' if part else '' for part in parts)])} |")
     return (
-        "\n".join([*lines, *(["", *(f"({at}) {note}. " for at, note in enumerate(notes, 1))] if notes else [])]) + "\n"
+        "\n".join([*lines, *(["", " ".join(f"({at}) {note}." for at, note in enumerate(notes, 1))] if notes else [])])
+        + "\n"
     )
 
 
