@@ -19,7 +19,8 @@ BENCHES := $(patsubst loadtest/bench/%.py,loadtest.bench.%,$(filter-out %/__init
   $(wildcard loadtest/bench/*.py)))
 COMPILED := build/compiled
 # What of the suite sees most of the compiled modules. What replaces a part of them is marked `interpreted`.
-COMPILED_TESTS := tests/policies tests/stores tests/gateway/proxy tests/wire/test_corpus.py
+COMPILED_TESTS := tests/policies tests/stores tests/gateway/history tests/gateway/proxy tests/gateway/telemetry \
+  tests/wire/test_corpus.py tests/wire/test_reload.py
 SOURCES := $(shell find gateway policies -name '*.py')
 
 .DEFAULT_GOAL := help
@@ -64,7 +65,7 @@ $(COMPILED)/.stamp: $(VENV)/.stamp hatch_build.py $(SOURCES)
 	  --target $(COMPILED) .
 	@touch $@
 
-test-compiled: $(COMPILED)/.stamp  ## policies, stores and proxy against what `make compiled` built, which can differ
+test-compiled: $(COMPILED)/.stamp  ## policies, stores, proxy, history and telemetry against what `make compiled` built, which can differ
 	@rm -rf build/tested && mkdir build/tested
 	@cp -r $(COMPILED)/gateway $(COMPILED)/policies $(COMPILED)/*.so tests loadtest docs *.toml *.md build/tested
 	cd build/tested && PYTHONPATH=. $(abspath $(BIN))/python -m pytest -p no:cacheprovider \

@@ -110,8 +110,14 @@ class Front:
 
         A request under way keeps its decision and the upstream that it was sent to.
         """
-        for name in self.__slots__:
-            setattr(self, name, getattr(other, name))
+        # One by one: a compiled class does not say what it has.
+        self._forwarder, self._halves, self._ids, self._wording = (
+            other._forwarder, other._halves, other._ids, other._wording,
+        )  # fmt: skip
+        self.clock, self.max_body, self.parser, self.pipeline = (
+            other.clock, other.max_body, other.parser, other.pipeline,
+        )  # fmt: skip
+        self.refuser, self.responses, self.ways = other.refuser, other.responses, other.ways
 
     def new_id(self) -> str:
         """Return a request id."""

@@ -172,8 +172,8 @@ def test_shares_and_store_are_those_of_the_workers(tmp_path: Path, clock: Stoppe
         "lost": {"up": False, "cause": "refused", "lost_seconds": 7, "decided": 2},
     }
     for name, standing in told.items():
-        view = dict.fromkeys(("unlisted_level", "tokens", "debt", "debt_bound", "demand", "used_ratio", "tenants"), 0.0)
-        backstop = {"contended": name == "lost", "level": 5.0, **view}
+        view = dict.fromkeys(("unlisted_level", "tokens", "debt", "debt_bound", "demand", "used_ratio"), 0.0)
+        backstop = {"contended": name == "lost", "level": 5.0, "tenants": 0, **view}
         frame = {"gauges": {}, "standing": standing, "backstop": backstop, "shares": {"a": 2.5}, "cause": ""}
         merged.put(name, frame, clock.at)
     assert merged.standing() == {"up": False, "cause": "refused", "lost_seconds": 7, "decided": 3}
