@@ -10,6 +10,7 @@ Rules
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
@@ -23,6 +24,7 @@ from gateway.history.packing import (
     pack_counts,
     pack_day,
     pack_hour,
+    sum_counts,
     unpack_counts,
     unpack_hours,
 )  # fmt: skip
@@ -41,6 +43,13 @@ _STEPS_KEPT = 400
 #: Rows of one statement: less than a millisecond of work, and fewer places than the oldest SQLite in use takes (999).
 _TOGETHER = 240
 
+#: Keys of which five minutes are added up at once.
+_FOLDED = 240
+_PAUSE_SECONDS = 0.001
+_FOLD = (
+    f"SELECT key, group_concat(hex(counts), '') FROM slot WHERE slot IN ({','.join('?' * FIVE)}) "  # noqa: S608 - as below
+    "AND key >= ? AND key < ? AND counts IS NOT NULL GROUP BY key"
+)
 _COUNTS = ("key, counts", "counts = excluded.counts")
 #: Where rows go, by which columns beside the first, and what of them replaces what was there.
 _PUTS = {
@@ -148,8 +157,7 @@ class Books(FilePasts):
         if not had:
             return counts
         total = dict(had)
-        for meaning, count in unpack_counts(counts):
-            total[meaning] = total.get(meaning, 0) + count
+        sum_counts(total, counts)
         return pack_counts(total)
 
     def meaning(self, tally: int, limit: str) -> int:
@@ -162,22 +170,31 @@ class Books(FilePasts):
 
     def fold(self, five: int) -> None:
         """Add the slots of a five minutes together, number `five`, over all keys, and them to their day. Once."""
+        slots = (five * FIVE, (five + 1) * FIVE)
+        if not self.connection.execute("SELECT 1 FROM slot WHERE slot >= ? AND slot < ? LIMIT 1", slots).fetchone():
+            return
+        (most,) = self.connection.execute("SELECT max(id) FROM key").fetchone()
+        for first in range(0, (most or 0) + 1, _FOLDED):
+            if first:
+                time.sleep(_PAUSE_SECONDS)
+            self._fold(five, first, first + _FOLDED)
+
+    def _fold(self, five: int, first: int, last: int) -> None:
+        """Do so for some keys. What the slots hold of one is put together by SQLite, that there be one row of it."""
+        slots = range(five * FIVE, (five + 1) * FIVE)
         sums: dict[int, dict[int, int]] = {}
+        for key, counts in self.connection.execute(_FOLD, (*slots, first, last)):
+            total = sums[key] = {}
+            sum_counts(total, bytes.fromhex(counts))
+        self._put("five", five, [(key, pack_counts(total)) for key, total in sums.items()])
+        day = five // 288
         rows = self.connection.execute(
-            "SELECT key, counts FROM slot WHERE slot >= ? AND slot < ? AND counts IS NOT NULL",
-            (five * FIVE, (five + 1) * FIVE),
+            "SELECT key, counts FROM total WHERE day = ? AND key >= ? AND key < ?", (day, first, last)
         )
         for key, counts in rows:
-            total = sums.setdefault(key, {})
-            for meaning, count in unpack_counts(counts):
-                total[meaning] = total.get(meaning, 0) + count
-        self._put("five", five, [(key, pack_counts(total)) for key, total in sorted(sums.items())])
-        day = five // 288
-        for key, counts in self.connection.execute("SELECT key, counts FROM total WHERE day = ?", (day,)):
             if key in sums:
-                for meaning, count in unpack_counts(counts):
-                    sums[key][meaning] = sums[key].get(meaning, 0) + count
-        self._put("total", day, [(key, pack_counts(total)) for key, total in sorted(sums.items())])
+                sum_counts(sums[key], counts)
+        self._put("total", day, [(key, pack_counts(total)) for key, total in sums.items()])
 
     def slots_since(self, slot: int) -> Iterator[tuple[int, int, SlotPeak]]:
         """Yield (slot, key, contribution to peaks) in order of time."""

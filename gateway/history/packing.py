@@ -29,6 +29,7 @@ __all__ = [
     "pack_hour",
     "pack_peak",
     "readable",
+    "sum_counts",
     "unpack_counts",
     "unpack_day",
     "unpack_hours",
@@ -112,6 +113,22 @@ def unpack_counts(blob: bytes) -> Iterator[tuple[int, int]]:
     """Read what `pack_counts` wrote."""
     values = _integers(blob)
     return zip(values, values, strict=False)
+
+
+def sum_counts(total: dict[int, int], blob: bytes) -> None:
+    """Add what `pack_counts` wrote, once or one after another, to what there is by meaning."""
+    value = shift = 0
+    meaning = -1
+    for byte in blob:
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            if meaning < 0:
+                meaning = value
+            else:
+                total[meaning] = total.get(meaning, 0) + value
+                meaning = -1
+            value = shift = 0
 
 
 def _integers(blob: bytes) -> Iterator[int]:

@@ -21,7 +21,7 @@ from typing import Protocol
 from gateway.errors import GatewayError
 from gateway.history.books import DAY_SLOTS
 from gateway.history.identity import TENANT
-from gateway.history.packing import unpack_counts
+from gateway.history.packing import sum_counts
 from gateway.history.schema import reader
 
 __all__ = [
@@ -142,7 +142,7 @@ class Series:
             for part in parts(span, source.folded):
                 for _, key, counts in source.rows(part):
                     if key in names:
-                        _add(found.setdefault(key, {}), counts)
+                        sum_counts(found.setdefault(key, {}), counts)
             told = {names[key]: _named(counts, source.meanings) for key, counts in found.items()}
             for _, fresh in source.unwritten(span):
                 for (kind, tenant, _), counted in fresh.items():
@@ -165,7 +165,7 @@ class Series:
             names = {number: name for number, name in source.tenants().items() if name in wanted}
             for part in parts(span, source.folded, coarsest=coarsest):
                 for place, key, counts in source.rows_of(part, names):
-                    _add(found.setdefault((names[key], place * part.grain * 10 // step * step), {}), counts)
+                    sum_counts(found.setdefault((names[key], place * part.grain * 10 // step * step), {}), counts)
             told: dict[str, dict[int, Counted]] = {}
             for (name, at), total in found.items():
                 told.setdefault(name, {})[at] = _named(total, source.meanings)
@@ -188,7 +188,7 @@ class Series:
             for part in parts(span, source.folded, coarsest=step):
                 for place, key, counts in source.rows_of(part, keys):
                     at = place * part.grain // step * step * 10
-                    _add(found.setdefault(keys[key], {}).setdefault(at, {}), counts)
+                    sum_counts(found.setdefault(keys[key], {}).setdefault(at, {}), counts)
             told = {
                 name: {at: _named(counts, source.meanings) for at, counts in points.items()}
                 for name, points in found.items()
@@ -201,11 +201,6 @@ class Series:
         return span, step * 10, {
             name: [Point(at, points[at]) for at in sorted(points)] for name, points in told.items()
         }  # fmt: skip
-
-
-def _add(total: dict[int, int], counts: bytes) -> None:
-    for meaning, count in unpack_counts(counts):
-        total[meaning] = total.get(meaning, 0) + count
 
 
 def _sum(total: Counted, more: Mapping[tuple[int, str], int]) -> None:
