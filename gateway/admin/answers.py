@@ -20,7 +20,7 @@ from starlette.responses import Response
 from gateway.proxy.accept import preferred
 from gateway.proxy.answer import content
 from gateway.proxy.problems import problem
-from gateway.telemetry.windows import breathing
+from gateway.telemetry.breath import breathing
 
 __all__ = ["STYLE", "html_answer", "json_answer", "json_list", "on_exception", "on_http_exception", "problem_answer"]
 

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from operator import sub
+from typing import Final
 
+from gateway.telemetry.breath import AT_ONCE, breathe
 from gateway.telemetry.codebook import Tally
 from gateway.telemetry.figures import FLOOR, Aggregate, aggregate
 from policies.request import REJECTED
@@ -24,6 +26,8 @@ Counted = tuple[int, int, int]
 Ranked = tuple[str, int, int]
 
 _TALLIES = len(Tally)
+#: Tenants whose share is worked out at once.
+_SHARES: Final = 8 * AT_ONCE
 _SERVED, _ABORTED_EARLY, _OWN = int(Tally.SERVED), int(Tally.ABORTED_EARLY), int(Tally.OWN)
 _OVER, _REJECTED = int(Tally.OVER), int(Tally.REJECTED)
 
@@ -58,19 +62,21 @@ class Columns:
     def count(self, counted: Iterable[Counted]) -> None:
         """Add counts."""
         served, offered, excused, refused, totals = self.served, self.offered, self.excused, self.refused, self.totals
+        # Compiled, a name of the module is looked up each time.
+        as_served, early, own, over, as_rejected = _SERVED, _ABORTED_EARLY, _OWN, _OVER, _REJECTED
         for tenant, tally, count in counted:
-            if tally >= _REJECTED:
-                if tally == _REJECTED:
+            if tally >= as_rejected:
+                if tally == as_rejected:
                     self.rejected[tenant] += count
                 continue
             offered[tenant] += count
             totals[tally] += count
-            if tally == _SERVED:
+            if tally == as_served:
                 served[tenant] += count
-            elif tally >= _ABORTED_EARLY:
-                if tally < _OVER:
+            elif tally >= early:
+                if tally < over:
                     excused[tenant] += count
-                if tally >= _OWN:
+                if tally >= own:
                     refused[tenant] += count
 
 
@@ -103,8 +109,14 @@ class Table:
 
     def aggregate(self) -> Aggregate:
         """Return the whole."""
-        shares = [served / offered for served, offered in zip(self.served, self.offered, strict=True) if offered]
-        return aggregate(self._columns.totals, sum(shares) / len(shares) if shares else None)
+        shares, busy = 0.0, 0
+        for number, (served, offered) in enumerate(zip(self.served, self.offered, strict=True)):
+            if offered:
+                shares += served / offered
+                busy += 1
+            if number % _SHARES == _SHARES - 1:
+                breathe()
+        return aggregate(self._columns.totals, shares / busy if busy else None)
 
     def worst(self) -> str | None:
         """Return who has the lowest in-profile success, None without anybody worth ranking."""
@@ -116,9 +128,14 @@ class Table:
 
     def _lowest(self, whole: list[int]) -> str | None:
         """Return the tenant; of equal ones that with more requests behind it, then by name."""
-        ranked = (
-            (served / of, -of, name)
-            for served, of, name in zip(self.served, whole, self.names, strict=True)
-            if of >= FLOOR and name != REJECTED
-        )
-        return min(ranked, default=(0.0, 0, None))[2]
+        best, most, lowest = 2.0, 0, ""
+        for number, (served, of) in enumerate(zip(self.served, whole, strict=True)):
+            if of >= FLOOR:
+                share = served / of
+                if share <= best:
+                    name = self.names[number]
+                    if (share, -of, name) < (best, -most, lowest) and name != REJECTED:
+                        best, most, lowest = share, of, name
+            if number % _SHARES == _SHARES - 1:
+                breathe()
+        return lowest if most else None

@@ -17,9 +17,9 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator
 
+from gateway.telemetry.breath import breathing
 from gateway.telemetry.columns import Ranked
 from gateway.telemetry.slots import OTHER, Cells, Slot
-from gateway.telemetry.windows import breathing
 
 __all__ = ["Labels"]
 

@@ -18,6 +18,7 @@ from typing import Final, TypeVar
 from gateway.clock import Clock
 from gateway.config import Settings
 from gateway.ports import Decision
+from gateway.telemetry.breath import breathing
 from gateway.telemetry.codebook import Codebook, Tally
 from gateway.telemetry.decisions import DecisionLog
 from gateway.telemetry.figures import Report
@@ -27,7 +28,6 @@ from gateway.telemetry.otel import Exporter
 from gateway.telemetry.refusals import LastRefusals
 from gateway.telemetry.slots import Ledger, Slot
 from gateway.telemetry.tenants import Tenants
-from gateway.telemetry.windows import breathing
 from policies.policy import Mode, PolicySet
 from policies.request import REJECTED, Class, Kind
 from policies.units import SECOND, Micros

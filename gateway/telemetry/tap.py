@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
+from gateway.telemetry.breath import breathing
 from gateway.telemetry.codebook import Codebook, Tally
 from gateway.telemetry.slots import Cells, Ledger, Slot
 from gateway.telemetry.tenants import Tenants
-from gateway.telemetry.windows import breathing
 from policies.request import Class
 from policies.units import Micros
 

@@ -8,50 +8,85 @@ Rules
    however long it is.
 3. A closed slot is kept as packed integers of eight bytes, one per tenant and code: 360 of ten seconds and 288 of five
    minutes. Tenants are numbered; a number is free again once the longest window has forgotten its tenant.
-4. One thread at a time (`tenants.py` holds the lock). Loops over all tenants breathe, so that the data plane never
-   waits for one.
+4. One thread at a time (`tenants.py` holds the lock). Loops over all tenants breathe (`breath.py`).
 """
 
 from __future__ import annotations
 
-import time
 from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import TypeVar
+from typing import Final
 
+from gateway.telemetry.breath import AT_ONCE, breathe, breathing
 from gateway.telemetry.codebook import CODE_BITS, Codebook
 from gateway.telemetry.columns import Columns, Counted, Ranked, Table
 from gateway.telemetry.slots import SLOT, Cells, Slot
+from policies.native import mypyc_attr
 from policies.request import REJECTED
 from policies.units import Micros
 
-__all__ = ["WINDOWS", "Windows", "breathing"]
+__all__ = ["WINDOWS", "Windows"]
 
 #: Slots of ten seconds in each window.
 WINDOWS: Mapping[str, int] = {"1m": 6, "5m": 30, "15m": 90, "1h": 360, "24h": 8640}
 
-_COARSE = 30
-_COUNT_BITS = 64 - 20 - CODE_BITS
-_COUNT_MASK = (1 << _COUNT_BITS) - 1
-_CODE_MASK = (1 << CODE_BITS) - 1
-#: About 2 ms of work. (`serve` lets no thread hold the interpreter longer than 0.5 ms; this is for everybody else.)
-_BREATH_EVERY = 1024
-#: Long enough that a waiting thread wakes up and takes the interpreter; a sleep of 0 takes it back before that.
-_BREATH_SECONDS = 0.000_05
-#: Tenants added to all windows at once; it takes about as long.
-_SOME = 256
-
-_T = TypeVar("_T")
+_COARSE: Final = 30
+_COUNT_BITS: Final = 64 - 20 - CODE_BITS
+_COUNT_MASK: Final = (1 << _COUNT_BITS) - 1
+_CODE_MASK: Final = (1 << CODE_BITS) - 1
 
 
-def breathing(items: Iterator[_T]) -> Iterator[_T]:
-    """Pass `items` on, letting other threads run every so often."""
-    for number, item in enumerate(items, 1):
-        yield item
-        if number % _BREATH_EVERY == 0:
-            time.sleep(_BREATH_SECONDS)
+@mypyc_attr(acyclic=True)
+class _Sum:
+    """The counts of one tenant in one window, by code; as `slots.Tab`, most have one, which is no dict's worth.
+
+    While there are any, one of them is `code`.
+    """
+
+    __slots__ = ("code", "count", "others")
+
+    def __init__(self, code: int, count: int) -> None:
+        self.code = code
+        self.count = count
+        self.others: Cells | None = None
+
+    def add(self, code: int, count: int) -> None:
+        """Count so many."""
+        if code == self.code:
+            self.count += count
+            return
+        others = self.others
+        if others is None:
+            others = self.others = {}
+        others[code] = others.get(code, 0) + count
+
+    def subtract(self, code: int, count: int) -> bool:
+        """Take as many out that were counted; True if nothing is left."""
+        others = self.others
+        if code != self.code:
+            if others is not None:
+                left = others[code] - count
+                if left:
+                    others[code] = left
+                else:
+                    del others[code]
+            return False
+        self.count -= count
+        if self.count:
+            return False
+        if not others:
+            return True
+        self.code, self.count = others.popitem()
+        return False
+
+    def cells(self) -> Cells:
+        """Return them."""
+        cells = {self.code: self.count}
+        if self.others is not None:
+            cells.update(self.others)
+        return cells
 
 
 class _Window:
@@ -65,50 +100,61 @@ class _Window:
         self.span = slots // grain
         self.grain = grain
         self.slots: deque[tuple[int, array[int]]] = deque()
-        self.sums: dict[int, Cells] = {}
+        #: By number of the tenant.
+        self.sums: list[_Sum | None] = []
 
     def oldest(self, now: Micros) -> int:
         """Return the number, in its own grain, of the first slot that the window still covers at `now`."""
         return now // (SLOT * self.grain) - self.span + 1
 
-    def add(self, rows: Iterable[tuple[int, Cells]], counted: Iterable[Counted]) -> None:
+    def grow(self) -> None:
+        """Make room for one more tenant."""
+        self.columns.grow()
+        self.sums.append(None)
+
+    def add(self, rows: list[tuple[int, Cells]], counted: list[Counted]) -> None:
         """Add the counts of some tenants, which are told twice: by code, and for the columns."""
         self.columns.count(counted)
         known = self.sums
         for tenant, cells in rows:
-            sums = known.get(tenant)
-            if sums is None:
-                known[tenant] = cells.copy()
-                continue
+            sums = known[tenant]
             for code, count in cells.items():
-                sums[code] = sums.get(code, 0) + count
+                if sums is None:
+                    sums = known[tenant] = _Sum(code, count)
+                else:
+                    sums.add(code, count)
 
-    def subtract(self, key: int, count: int) -> bool:
-        """Take one packed count out; True if nothing is left of its tenant."""
-        tenant, code = key >> CODE_BITS, key & _CODE_MASK
+    def cells(self, tenant: int) -> Cells:
+        """Return the counts of one tenant."""
         sums = self.sums[tenant]
-        left = sums[code] - count
-        if left:
-            sums[code] = left
-            return False
-        del sums[code]
-        if sums:
-            return False
-        del self.sums[tenant]
-        return True
+        return {} if sums is None else sums.cells()
 
-    def expire(self, now: Micros) -> Iterator[int]:
-        """Subtract the slots that `now` has left behind; yields the tenants of whom nothing is left."""
+    def _subtract(self, packed: Iterable[int]) -> list[int]:
+        """Take packed counts out; returns the tenants of whom nothing is left."""
+        tallies, known = self.tallies, self.sums
+        counted: list[Counted] = []
+        gone: list[int] = []
+        for one in packed:
+            key, count = one >> _COUNT_BITS, one & _COUNT_MASK
+            tenant, code = key >> CODE_BITS, key & _CODE_MASK
+            counted.append((tenant, tallies[code], -count))
+            sums = known[tenant]
+            if sums is not None and sums.subtract(code, count):
+                known[tenant] = None
+                gone.append(tenant)
+        self.columns.count(counted)
+        return gone
+
+    def expire(self, now: Micros) -> list[int]:
+        """Subtract the slots that `now` has left behind; returns the tenants of whom nothing is left."""
         oldest = self.oldest(now)
-        tallies = self.tallies
+        gone: list[int] = []
         while self.slots and self.slots[0][0] < oldest:
-            counted: list[Counted] = []
-            for packed in breathing(iter(self.slots.popleft()[1])):
-                key, count = packed >> _COUNT_BITS, packed & _COUNT_MASK
-                counted.append((key >> CODE_BITS, tallies[key & _CODE_MASK], -count))
-                if self.subtract(key, count):
-                    yield key >> CODE_BITS
-            self.columns.count(counted)
+            packed = self.slots.popleft()[1]
+            for start in range(0, len(packed), AT_ONCE):
+                gone += self._subtract(packed[start : start + AT_ONCE])
+                breathe()
+        return gone
 
 
 class Windows:
@@ -136,7 +182,7 @@ class Windows:
         packed: array[int] = array("Q")
         gathered, tallies = self._gathered, self._tallies
         tenants = iter(slot.tenants.items())
-        while some := [(self._number(name), counts.copy()) for name, counts in islice(tenants, _SOME)]:
+        while some := [(self._number(name), counts.copy()) for name, counts in islice(tenants, AT_ONCE)]:
             counted: list[Counted] = []
             for tenant, cells in some:
                 for code, count in cells.items():
@@ -146,7 +192,7 @@ class Windows:
                     gathered[key] = gathered.get(key, 0) + count
             for window in self._by_name.values():
                 window.add(some, counted)
-            time.sleep(_BREATH_SECONDS)
+            breathe()
         for window in self._fine:
             window.slots.append((slot.number, packed))
 
@@ -154,7 +200,7 @@ class Windows:
         """Forget what no window covers at `now`."""
         self._gather(now // SLOT // _COARSE)
         for window in self._fine:
-            deque(window.expire(now), maxlen=0)
+            window.expire(now)
         for tenant in self._longest.expire(now):
             del self._numbers[self._names[tenant]]
             self._free.append(tenant)
@@ -163,10 +209,11 @@ class Windows:
         """Yield every tenant with its counts in `window` at `now`, those of the slot being written included."""
         chosen = self._by_name[window]
         fresh = _copy(current) if current.number // chosen.grain >= chosen.oldest(now) else {}
-        for tenant, sums in breathing(iter(chosen.sums.items())):
-            name = self._names[tenant]
-            cells = fresh.pop(name, None)
-            yield name, sums if cells is None else _sum(sums, cells)
+        for tenant, sums in breathing(enumerate(chosen.sums)):
+            if sums is not None:
+                name = self._names[tenant]
+                cells = fresh.pop(name, None)
+                yield name, sums.cells() if cells is None else _sum(sums.cells(), cells)
         yield from breathing(iter(fresh.items()))
 
     def ranks(self, window: str) -> Iterator[Ranked]:
@@ -187,7 +234,7 @@ class Windows:
         rejected = self._numbers.get(REJECTED)
         left_out: list[Counted] = []
         if rejected is not None:
-            cells = chosen.sums.get(rejected, {}).items()
+            cells = chosen.cells(rejected).items()
             left_out = [(rejected, self._tallies[code], count) for code, count in cells]
             left_out += [counted for counted in added if counted[0] == rejected]
         return Table(self._names.copy(), columns, left_out)
@@ -196,11 +243,11 @@ class Windows:
         """Return the counts of a slot that another thread may be writing; the same for all questions of one instant."""
         if self._fresh[0] != now:
             tallies = self._tallies
-            counts = [
-                (number, tallies[code], count)
-                for number, cells in [(self._number(name), cells) for name, cells in current.tenants.copy().items()]
-                for code, count in cells.copy().items()
-            ]
+            counts: list[Counted] = []
+            for name, cells in breathing(iter(current.tenants.copy().items())):
+                number = self._number(name)
+                for code, count in cells.copy().items():
+                    counts.append((number, tallies[code], count))
             self._fresh = (now, counts)
         return self._fresh[1]
 
@@ -208,10 +255,10 @@ class Windows:
         """Return the counts of one tenant in `window` at `now`."""
         chosen = self._by_name[window]
         number = self._numbers.get(tenant)
-        sums = {} if number is None else chosen.sums.get(number, {})
+        sums = {} if number is None else chosen.cells(number)
         fresh = current.number // chosen.grain >= chosen.oldest(now)
         counts = current.tenants.get(tenant) if fresh else None
-        return dict(sums) if counts is None else _sum(sums, counts.copy())
+        return sums if counts is None else _sum(sums, counts.copy())
 
     def _number(self, name: str) -> int:
         number = self._numbers.get(name)
@@ -223,22 +270,24 @@ class Windows:
                 number = len(self._names)
                 self._names.append(name)
                 for window in self._by_name.values():
-                    window.columns.grow()
+                    window.grow()
             self._numbers[name] = number
         return number
 
     def _gather(self, period: int) -> None:
         """Close the slot of five minutes when another one begins."""
         if period != self._gathering and self._gathered:
-            packed = array("Q", ((key << _COUNT_BITS) | count for key, count in self._gathered.items()))
+            packed: array[int] = array("Q")
+            for key, count in breathing(iter(self._gathered.items())):
+                packed.append((key << _COUNT_BITS) | count)
             self._longest.slots.append((self._gathering, packed))
             self._gathered = {}
         self._gathering = period
 
 
-def _sum(one: Cells, other: Cells) -> Cells:
-    total = dict(one)
-    for code, count in other.items():
+def _sum(total: Cells, more: Cells) -> Cells:
+    """Add `more` to `total`, and return that."""
+    for code, count in more.items():
         total[code] = total.get(code, 0) + count
     return total
 
