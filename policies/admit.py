@@ -14,6 +14,7 @@ Rules
 from __future__ import annotations
 
 from hashlib import blake2b
+from itertools import count
 from typing import Final, NamedTuple
 
 from policies.charge import NEVER, Charge, Plan, Reading, Refusal, SeatCharge, ShareCharge
@@ -42,6 +43,13 @@ FOREVER: Final[Micros] = 2**62 - 1
 
 _PROVED = (Kind.USER, Kind.JOB)
 
+#: Plans let go of for each that is made or found again: more than there can be before the next generation.
+_PLANS_PER_PLAN: Final = 4
+
+#: Generations of plans of this process, of whatever planner; a mark has the slot below.
+_GENERATIONS: Final = count(1)
+_SLOT_BITS: Final = 24
+
 #: Named policies have no reserve and no floor: those are of key, tenant and share buckets.
 _LEVEL = Rank(low=False, reserve=0.0, floor=0.0)
 
@@ -58,10 +66,15 @@ class Planner:
     """Compiles and caches the plans of one PolicySet. Bounded: two generations of plans, the older one forgotten.
 
     Plans hold until `valid_until`, when an exemption, a pause or an act on the posture ends; then call `renew`.
+
+    A plan is found by its principal, which keeps the one it was asked by last: to look it up by name among those of ten
+    thousand tenants is mostly waiting for memory. The plan's mark says of which generation and slot it is, and each
+    generation has a number that no other planner of this process ever has; so what is kept is good while it is of the
+    young generation of whoever is asked. It has one owner at a time, which lets go of it when the planner does.
     """
 
     __slots__ = (
-        "_addressed", "_classes", "_compiled", "_gone", "_max_plans", "_methods", "_now", "_old", "_policies",
+        "_addressed", "_classes", "_compiled", "_gone", "_mark", "_max_plans", "_methods", "_now", "_old", "_policies",
         "_postures", "_ranks", "_shares", "_young", "applied", "valid_until",
     )  # fmt: skip
 
@@ -74,6 +87,7 @@ class Planner:
         self._methods = {method: index for index, method in enumerate({m.method for m in matches if m.method}, 1)}
         self._addressed = any(Characteristic.ADDRESS in policy.key for policy in policies.policies)
         self._max_plans = max_plans
+        self._gone: list[dict[str, Plan]] = []
         self._old: list[dict[str, Plan]] = []
         self._young: list[dict[str, Plan]] = []
         self.renew(now)
@@ -83,10 +97,11 @@ class Planner:
         slots = (len(self._policies.routes) + 1) * self._classes * (len(self._methods) + 1)
         self._now = now
         #: Plans of nobody any more: `forget` lets go of them a few at a time.
-        self._gone: list[dict[str, Plan]] = [*self._old, *self._young]
+        self._gone += [*self._old, *self._young]
         self._old = [{} for _ in range(slots)]
         self._shares: dict[ShareCharge, ShareCharge] = {}
         self._young = [{} for _ in range(slots)]
+        self._mark = next(_GENERATIONS) << _SLOT_BITS
         self._compiled = 0
         #: Named policies that some plan has asked since this was called; those that are off are never asked.
         self.applied: set[str] = set()
@@ -103,7 +118,8 @@ class Planner:
             plans = self._gone[-1]
             steps = min(most, len(plans))
             for _ in range(steps):
-                plans.popitem()
+                _, plan = plans.popitem()
+                _disown(plan)
             most -= steps + 1
             if not plans:
                 self._gone.pop()
@@ -113,6 +129,7 @@ class Planner:
         """Forget every plan for good; `forget` lets go of them."""
         self._gone += [*self._old, *self._young]
         self._old, self._young = [], []
+        self._mark = next(_GENERATIONS) << _SLOT_BITS
 
     @property
     def kept(self) -> int:
@@ -124,19 +141,33 @@ class Planner:
         slot = (route + 1) * self._classes + cls
         if self._methods:
             slot = slot * (len(self._methods) + 1) + self._methods.get(method, 0)
+        plan = principal.plan
+        if isinstance(plan, Plan) and plan.memo.mark == self._mark + slot:
+            return plan
+        return self._find(principal, cls, route, address, method, slot)
+
+    def _find(self, principal: Principal, cls: Class, route: int, address: str, method: str, slot: int) -> Plan:
         # Neither a principal's name nor an address can hold a blank.
         key = f"{principal.name} {address}" if self._addressed else principal.name
         plan = self._young[slot].get(key)
-        if plan is not None:
-            return plan
-        plan = self._old[slot].get(key) or self._compile(principal, cls, route, address, method)
+        if plan is None:
+            plan = self._old[slot].pop(key, None) or self._compile(principal, cls, route, address, method)
+            self._keep(plan, slot, key)
+        if not self._addressed:
+            _own(principal, plan, self._mark + slot)
+        return plan
+
+    def _keep(self, plan: Plan, slot: int, key: str) -> None:
+        """Remember a plan, and begin a generation with it if the young one is full."""
+        self.forget(_PLANS_PER_PLAN)
         if self._compiled >= self._max_plans:
-            self._gone, self._old, self._young = self._old, self._young, [{} for _ in self._young]
+            self._gone += self._old
+            self._old, self._young = self._young, [{} for _ in self._young]
+            self._mark = next(_GENERATIONS) << _SLOT_BITS
             self._shares = {}
             self._compiled = 0
         self._compiled += 1
         self._young[slot][key] = plan
-        return plan
 
     def _compile(self, principal: Principal, cls: Class, route: int, address: str, method: str) -> Plan:
         policies, standing = self._policies, self._ranks[cls]
@@ -197,6 +228,23 @@ class Planner:
         rate_us, burst = own_cap(self._policies, principal, own["key"], own.get("tenant"))
         share = ShareCharge(principal.tenant, weight, listed, cost, cls, rate_us, burst)
         return self._shares.setdefault(share, share)
+
+
+def _own(principal: Principal, plan: Plan, mark: int) -> None:
+    """Let `principal` keep `plan`, and nobody else: of one name there may be several, each from a token of its own."""
+    memo = plan.memo
+    memo.mark = mark
+    if memo.owner is not principal:
+        _disown(plan)
+        memo.owner = principal
+    principal.plan = plan
+
+
+def _disown(plan: Plan) -> None:
+    """Let whoever keeps `plan` keep it no longer."""
+    owner, plan.memo.owner = plan.memo.owner, None
+    if isinstance(owner, Principal) and owner.plan is plan:
+        owner.plan = None
 
 
 class _Limit(NamedTuple):

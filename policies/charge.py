@@ -96,14 +96,19 @@ class Memo:
     no other line of the processor's cache for each step of that look-up.
     """
 
-    __slots__ = ("counted", "metered", "ready", "told")
+    __slots__ = ("account", "counted", "mark", "metered", "owner", "ready", "told")
 
     def __init__(self) -> None:
-        #: How its limits are told, and its refusals; where requests are counted by tenant, and by key.
+        #: Of what the plan is, for whoever finds it with `owner`, who keeps it.
+        self.mark = 0
+        #: How its limits are told, and its refusals; where requests are counted by tenant, and by key; and where the
+        #: seats of an upstream are.
         self.told: object = None
-        self.ready: dict[tuple[object, ...], object] = {}
         self.counted: object = None
         self.metered: object = None
+        self.account: object = None
+        self.ready: dict[tuple[object, ...], object] = {}
+        self.owner: object = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ def key_name(**characteristics: str) -> str:
     return ",".join(f"{name}={quote(value, safe='')}" for name, value in characteristics.items())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, init=False, unsafe_hash=True)
 class Principal:
     """Who a request proved to come from.
 
@@ -62,29 +62,53 @@ class Principal:
     token vouches for. `expires_us` is wall-clock Unix time. `proved` is (tenant, credential) as the token says them,
     where more tenants are about than are told apart: it is charged and counted as the one they all are, and the
     upstream is told the truth. Nothing in here is secret.
+
+    Nobody changes one. It is not frozen only because of the first two, which are no part of it but room for what others
+    find by it: `plan` is its planner's, `said` whose job it is to tell an upstream. What every request reads comes
+    first: with ten thousand tenants each line of the processor's cache is one that nobody had lately.
     """
 
+    plan: object | None = field(init=False, compare=False, repr=False)
+    said: bytes = field(init=False, compare=False, repr=False)
+    highest: Class
     kind: Kind
     tenant: str
     credential: str
-    highest: Class = Class.INTERACTIVE
-    listed: bool = True
-    job: str | None = None
-    expires_us: Micros | None = None
-    proved: tuple[str, str] | None = field(default=None, compare=False)
+    listed: bool
+    job: str | None
+    expires_us: Micros | None
+    proved: tuple[str, str] | None = field(compare=False)
     name: str = field(init=False, compare=False)
-    #: Room for what is worked out once per principal elsewhere (how an upstream is told); no part of it.
-    memo: list[bytes] = field(init=False, default_factory=list, compare=False, repr=False)
 
-    def __post_init__(self) -> None:
-        match self.kind:
+    # Written out: fields are here in the order in which they are read, and arguments in that in which they are said.
+    def __init__(
+        self,
+        kind: Kind,
+        tenant: str,
+        credential: str,
+        highest: Class = Class.INTERACTIVE,
+        listed: bool = True,  # noqa: FBT002 - as above
+        job: str | None = None,
+        expires_us: Micros | None = None,
+        proved: tuple[str, str] | None = None,
+    ) -> None:
+        self.plan = None
+        self.said = b""
+        self.highest = highest
+        self.kind = kind
+        self.tenant = tenant
+        self.credential = credential
+        self.listed = listed
+        self.job = job
+        self.expires_us = expires_us
+        self.proved = proved
+        match kind:
             case Kind.USER:
-                name = key_name(tenant=self.tenant, credential=self.credential)
+                self.name = key_name(tenant=tenant, credential=credential)
             case Kind.JOB:
-                name = key_name(tenant=self.tenant, project=self.credential)
+                self.name = key_name(tenant=tenant, project=credential)
             case _:
-                name = key_name(**{self.kind.value: self.credential})
-        object.__setattr__(self, "name", name)
+                self.name = key_name(**{kind.value: credential})
 
     @property
     def spoken(self) -> tuple[str, str]:

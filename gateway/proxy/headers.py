@@ -21,7 +21,7 @@ from gateway.proxy.address import UNIX
 from gateway.proxy.dates import Dates
 from gateway.proxy.parse import VERSIONS, Head, Parsed
 from policies.problem import encoded
-from policies.request import Class, Kind
+from policies.request import Class, Kind, Principal
 
 __all__ = ["Lines", "RequestFields", "ResponseFields", "halved", "length_of", "one_by_one"]
 
@@ -99,6 +99,8 @@ _STAMPED_DROP: Final = _RESPONSE_DROP | {b"date", b"server"}
 
 # Looked up once: a member of an enum costs as much as a call.
 _REJECTED: Final = Kind.REJECTED
+#: By class, with the end of the fields.
+_CLASSES: Final = tuple(b"evenhand-class: %b\r\n" % encoded(cls.label) for cls in Class)
 #: Connection as most callers send it; it names a field that ends here anyway.
 _NAMES_NOTHING: Final = (b"keep-alive", b"Keep-Alive")
 _ID: Final = b"x-request-id: "
@@ -234,7 +236,12 @@ class RequestFields:
         joined = b"".join(lines)
         if _CR in joined or _LF in joined:
             raise ValueError("a request field contains a line break")
-        lines.append(b"%b%b\r\n%b" % (said, decision.request_id.encode("ascii"), _named(decision)))
+        lines.append(said + decision.request_id.encode("ascii"))
+        principal = decision.principal
+        named = principal.said or _named(principal)
+        if named:
+            lines.append(named)
+        lines.append(_CLASSES[decision.cls] if named else b"")
         return b"\r\n".join(lines)
 
     def _said(self, head: Head, host: bytes) -> bytes:
@@ -253,17 +260,12 @@ class RequestFields:
         return hop.said
 
 
-def _named(decision: Decision) -> bytes:
-    """Return the lines that tell who was charged, and in which class; the principal keeps them."""
-    principal = decision.principal
-    if principal.kind is _REJECTED:
-        return b""
-    memo = principal.memo
-    if not memo:
+def _named(principal: Principal) -> bytes:
+    """Return the lines that tell who was charged, without the last break; the principal keeps them. Nobody: none."""
+    if principal.kind is not _REJECTED:
         tenant, credential = principal.spoken
-        named = b"evenhand-tenant: %b\r\nevenhand-credential: %b\r\n" % (encoded(tenant), encoded(credential))
-        memo += [named + b"evenhand-class: %b\r\n" % encoded(cls.label) for cls in Class]
-    return memo[decision.cls]
+        principal.said = b"evenhand-tenant: %b\r\nevenhand-credential: %b" % (encoded(tenant), encoded(credential))
+    return principal.said
 
 
 def _forwarded(head: Head, parsed: Parsed) -> Headers:
