@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from gateway.proxy.failure import Failure
 from gateway.proxy.leg import Place
-from policies.charge import ShareCharge
+from policies.charge import Memo, ShareCharge
 from policies.native import mypyc_attr
 
 if TYPE_CHECKING:
@@ -110,6 +110,7 @@ class Caller:
         host: bytes | None,
         first_byte_timeout_us: int | None,
         share: ShareCharge | None,
+        memo: Memo | None,
     ) -> Sent:
         """Send a request as soon as a connection is there, and its response to `receiver`."""
         raise NotImplementedError  # a subclass's; a Protocol would be looked up by name
@@ -122,17 +123,24 @@ class Caller:
 class Account:
     """What a tenant has of one upstream: seats it holds, and its calls that wait, in the order of arrival.
 
-    `since` orders accounts that hold the same; `tenant` None is a caller of whom nothing is known.
+    `since` orders accounts that hold the same; `tenant` None is a caller of whom nothing is known. `home` is the number
+    of the seats that it is of, 0 once they have forgotten it. `line` is None while nobody waits: what most tenants
+    never have is not looked at either.
     """
 
-    __slots__ = ("held", "line", "since", "tenant", "weight")
+    __slots__ = ("held", "home", "line", "since", "tenant", "weight")
 
-    def __init__(self, tenant: str | None) -> None:
-        self.tenant = tenant
-        self.weight = 1.0
+    def __init__(self, tenant: str | None, home: int = 0) -> None:
+        self.home = home
         self.held = 0
+        self.weight = 1.0
+        self.line: OrderedDict[Call, None] | None = None
         self.since = 0
-        self.line: OrderedDict[Call, None] = OrderedDict()
+        self.tenant = tenant
+
+    def first(self) -> Call:
+        """Return which of its calls has waited longest; one does."""
+        return next(iter(self.line or ()))
 
     @property
     def ratio(self) -> float:

@@ -240,6 +240,7 @@ class Exchange(Receiver):
         head = self._head
         method = head.method
         way = self._front.ways[decision.route]
+        plan = decision.verdict.plan if decision.verdict else None
         target = stripped(parsed.target, way.strip) if way.strip else parsed.target
         self._call = way.upstream.call(
             method,
@@ -250,7 +251,8 @@ class Exchange(Receiver):
             idempotent=method == b"GET" or method in _IDEMPOTENT,
             host=parsed.host if way.preserve_host and parsed.host else None,
             first_byte_timeout_us=way.first_byte_timeout_us,
-            share=decision.verdict.plan.share if decision.verdict else None,
+            share=plan.share if plan else None,
+            memo=plan.memo if plan else None,
         )
         if decision.sent and parsed.length != 0:
             self._sink.want_body(True)

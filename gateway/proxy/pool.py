@@ -27,7 +27,7 @@ from gateway.proxy.dial import Dialler, NotConnectedError
 from gateway.proxy.failure import Failure, FailureKind
 from gateway.proxy.retry import RetryBudget
 from gateway.proxy.seats import Seats
-from policies.charge import ShareCharge
+from policies.charge import Memo, ShareCharge
 
 __all__ = ["TICK", "Attempt", "Limits", "Pool"]
 
@@ -97,11 +97,11 @@ class Pool(Line):
 
     # What calls ask
 
-    def submit(self, call: Call, share: ShareCharge | None) -> None:
-        """Carry `call` as soon as there is a connection and a seat of its tenant's."""
+    def submit(self, call: Call, share: ShareCharge | None, memo: Memo | None = None) -> None:
+        """Carry `call` as soon as there is a connection and a seat of its tenant's, whose account `memo` may know."""
         self._budget.deposit()
         now = self._time()
-        account = call.account = self._seats.account(share, now)
+        account = call.account = self._seats.account(share, now, memo)
         if self._closed:
             self._loop.call_soon(_end, call, _SHUT_DOWN)
         elif self._line or not self._start(call, account, now):
@@ -221,7 +221,7 @@ class Pool(Line):
             account = self._seats.first(now)
             if account is None:
                 return
-            call = next(iter(account.line))
+            call = account.first()
             # Out of its tenant's line first: what starts may call back, and come here again.
             self._seats.leave(account, call)
             if not self._start(call, account, now):

@@ -20,11 +20,13 @@ A tenant nobody listed has an account of its own, of weight 1; all callers witho
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from heapq import heapify, heappop, heappush
+from itertools import count
 from typing import Final
 
 from gateway.proxy.call import Account, Call
-from policies.charge import ShareCharge
+from policies.charge import Memo, ShareCharge
 
 __all__ = ["MEMORY", "Seats"]
 
@@ -39,16 +41,21 @@ _IDLE: Final = 16_384
 #: Entries of the queue beyond those that count.
 _SPARE: Final = 1_024
 
+_NUMBERS: Final = count(1)
+
 
 class Seats:
     """The seats of one upstream. Times are loop time."""
 
     __slots__ = (
-        "_accounts", "_active", "_arrivals", "_free", "_last", "_mixed_at", "_queue", "_seats", "_waiting", "_weights",
+        "_accounts", "_active", "_arrivals", "_free", "_last", "_mixed_at", "_number", "_queue", "_seats", "_waiting",
+        "_weights",
     )  # fmt: skip
 
     def __init__(self, seats: int) -> None:
         self._seats = seats
+        #: No others of this process have it.
+        self._number = next(_NUMBERS)
         self._accounts: dict[str | None, Account] = {}
         self._queue: list[tuple[float, int, Account]] = []
         self._waiting = self._active = self._arrivals = 0
@@ -66,12 +73,19 @@ class Seats:
         """Seats that are held."""
         return self._seats - self._free
 
-    def account(self, share: ShareCharge | None, now: float) -> Account:
-        """Return the account of a tenant that asks, with the weight it has now."""
-        tenant = None if share is None else share.tenant
-        account = self._accounts.get(tenant)
-        if account is None:
-            account = self._open(tenant)
+    def account(self, share: ShareCharge | None, now: float, memo: Memo | None = None) -> Account:
+        """Return the account of a tenant that asks, with the weight it has now.
+
+        `memo` is that of the plan whose share it is: with ten thousand tenants a look-up by name is mostly waiting for
+        memory. What it keeps is good while the account is one of these seats' own.
+        """
+        kept = None if memo is None else memo.account
+        if isinstance(kept, Account) and kept.home == self._number:
+            account = kept
+        else:
+            account = self._named(None if share is None else share.tenant)
+            if memo is not None:
+                memo.account = account
         if share is not None and share.weight != account.weight:
             self._reweigh(account, share.weight)
         if account is not self._last:
@@ -107,7 +121,7 @@ class Seats:
             return False
         self._free = free - 1
         account.held = held + 1
-        if account.line:
+        if account.line is not None:
             self._push(account)
         elif not held:
             self._active += 1
@@ -118,7 +132,7 @@ class Seats:
         """Take its seat back."""
         self._free += 1
         account.held -= 1
-        if account.line:
+        if account.line is not None:
             self._push(account)
         elif not account.held:
             self._rest(account)
@@ -127,7 +141,9 @@ class Seats:
 
     def wait(self, account: Account, call: Call) -> None:
         """Let `call` wait behind those of its tenant."""
-        if not account.line:
+        line = account.line
+        if line is None:
+            line = account.line = OrderedDict()
             if not account.held:
                 self._active += 1
                 self._weights += account.weight
@@ -135,23 +151,26 @@ class Seats:
             self._arrivals += 1
             account.since = self._arrivals
             self._push(account)
-        account.line[call] = None
+        line[call] = None
 
     def back(self, account: Account, call: Call) -> None:
         """Let `call`, which was taken out of the line, wait before those of its tenant."""
         since = account.since
         self.wait(account, call)
-        account.line.move_to_end(call, last=False)
+        if account.line is not None:
+            account.line.move_to_end(call, last=False)
         if since != account.since:
             account.since = since
             self._push(account)
 
     def leave(self, account: Account, call: Call) -> None:
         """Let it wait no more, if it does."""
-        if call not in account.line:
+        line = account.line
+        if line is None or call not in line:
             return
-        del account.line[call]
-        if not account.line:
+        del line[call]
+        if not line:
+            account.line = None
             self._waiting -= 1
             if not account.held:
                 self._rest(account)
@@ -161,7 +180,7 @@ class Seats:
         queue = self._queue
         while queue:
             ratio, since, account = queue[0]
-            if account.line and ratio == account.ratio and since == account.since:
+            if account.line is not None and ratio == account.ratio and since == account.since:
                 return account if self.may(account, now) else None
             heappop(queue)
         return None
@@ -169,23 +188,35 @@ class Seats:
     def _push(self, account: Account) -> None:
         heappush(self._queue, (account.ratio, account.since, account))
         if len(self._queue) > 2 * self._waiting + _SPARE:
-            waiting = [each for each in self._accounts.values() if each.line]
+            waiting = [each for each in self._accounts.values() if each.line is not None]
             self._queue = [(each.ratio, each.since, each) for each in waiting]
             heapify(self._queue)
 
     # Accounts
 
-    def _open(self, tenant: str | None) -> Account:
-        if len(self._accounts) >= _IDLE + self._active:
-            self._accounts = {name: each for name, each in self._accounts.items() if each.held or each.line}
-        account = self._accounts[tenant] = Account(tenant)
+    def _named(self, tenant: str | None) -> Account:
+        account = self._accounts.get(tenant)
+        if account is None:
+            if len(self._accounts) >= _IDLE + self._active:
+                self._forget()
+            account = self._accounts[tenant] = Account(tenant, self._number)
         return account
 
+    def _forget(self) -> None:
+        """Forget who holds and wants nothing. Whoever keeps such an account is told by it."""
+        kept: dict[str | None, Account] = {}
+        for name, account in self._accounts.items():
+            if account.held or account.line is not None:
+                kept[name] = account
+            else:
+                account.home = 0
+        self._accounts = kept
+
     def _reweigh(self, account: Account, weight: float) -> None:
-        if account.held or account.line:
+        if account.held or account.line is not None:
             self._weights += weight - account.weight
         account.weight = weight
-        if account.line:
+        if account.line is not None:
             self._push(account)
 
     def _rest(self, account: Account) -> None:

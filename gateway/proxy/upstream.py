@@ -17,7 +17,7 @@ from gateway.proxy.dial import tls_context
 from gateway.proxy.failure import Failure, FailureKind
 from gateway.proxy.leg import Place
 from gateway.proxy.pool import Limits, Pool
-from policies.charge import ShareCharge
+from policies.charge import Memo, ShareCharge
 from policies.units import SECOND, Micros
 
 __all__ = ["AddressStats", "Call", "Failure", "FailureKind", "Headers", "Receiver", "Stats", "Upstream"]
@@ -80,6 +80,7 @@ class Upstream(Caller):
         body: bytes = b"",
         first_byte_timeout_us: Micros | None = None,
         share: ShareCharge | None = None,
+        memo: Memo | None = None,
     ) -> Call:
         """Send a request as soon as a connection is there, and its response to `receiver`.
 
@@ -90,14 +91,15 @@ class Upstream(Caller):
         write with the head). `idempotent` allows one repetition on a new connection if a kept one turns out closed. The
         time-out replaces `[upstream] first_byte_timeout`, for a route that has its own: it runs from the head being
         written, and again from every piece of the request body, until the response head is complete. `share` says whose
-        seat it takes and at which weight (`seats`); all calls without one are of one tenant.
+        seat it takes and at which weight (`seats`); all calls without one are of one tenant. `memo` is that of the plan
+        whose share it is, to find the tenant's seats by.
         """
         first_byte = self._first_byte if first_byte_timeout_us is None else _seconds(first_byte_timeout_us)
         total_at = self._loop.time() + self._total if self._total != math.inf else math.inf
         call = Call(self._pool, receiver, method, target, fields, host, length, idempotent, first_byte, total_at)
         if body:
             call.write(body)
-        self._pool.submit(call, share)
+        self._pool.submit(call, share, memo)
         return call
 
     async def place(self) -> Place | None:

@@ -22,7 +22,7 @@ from gateway.proxy.asgi import Proxy
 from gateway.proxy.call import Caller, Receiver, Sent
 from gateway.proxy.failure import Failure, FailureKind
 from gateway.proxy.front import Front
-from policies.charge import ShareCharge
+from policies.charge import Memo, ShareCharge
 
 __all__ = ["main"]
 
@@ -73,6 +73,7 @@ class _AiohttpUpstream(Caller):
         host: bytes | None,
         first_byte_timeout_us: int | None,
         share: ShareCharge | None,
+        memo: Memo | None,
     ) -> Sent:
         """Send a request, and its response to `receiver`."""
         # Decoded at once, which is no more work than decoding names and values would be.

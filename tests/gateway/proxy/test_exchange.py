@@ -17,6 +17,7 @@ from gateway.proxy.exchange import Exchange
 from gateway.proxy.failure import FailureKind
 from gateway.proxy.front import Way
 from gateway.proxy.parse import Parser
+from policies.charge import Memo
 from tests.gateway.proxy.house import A, B, House, head, write
 
 JSON = "application/problem+json"
@@ -46,6 +47,7 @@ def test_a_request_and_its_response(house: House) -> None:
     call = house.call
     assert (call.method, call.target, call.length) == (b"GET", b"/a?b", 0)
     assert call.options.pop("share").tenant == "acme"
+    assert isinstance(call.options.pop("memo"), Memo)
     assert call.options == {"idempotent": True, "host": None, "first_byte_timeout_us": None}
     call.respond(201, [(b"Content-Length", b"4")], b"ab", b"cd")
     assert (told.status, told.body, told.end_, told.field("content-length")) == (201, b"abcd", "end", "4")

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.proxy.call import Account, Call, Line
 from gateway.proxy.seats import MEMORY, Seats
-from policies.charge import ShareCharge
+from policies.charge import Memo, ShareCharge
 from policies.request import Class
 from tests.gateway.proxy.reach import Told, ask, get, on_both_loops, reaching, sent, until
 from tests.wire.origin import serving
@@ -50,7 +50,7 @@ class Hall:
         """Give what may be given to those that wait."""
         served = []
         while (account := self.seats.first(now)) is not None:
-            self.seats.leave(account, next(iter(account.line)))
+            self.seats.leave(account, account.first())
             assert self.seats.take(account, now)
             served.append(account)
         return served
@@ -146,6 +146,33 @@ def test_accounts_and_queue_are_bounded() -> None:
     assert len(hall.seats) < 17_000
     assert len(hall.seats._queue) < 2_000
     assert hall.seats.taken == sum(each.held for each in hall.seats._accounts.values())
+
+
+def test_an_account_is_found_by_a_plan_of_its_tenant() -> None:
+    """One per tenant and upstream, with the weight of now, whichever of its plans asks and what that asked before."""
+    here, there = Seats(4), Seats(4)
+    plans = [Memo(), Memo()]
+    account = here.account(share("a"), 0.0)
+    for memo in (*plans, *plans):
+        assert here.account(share("a", 3.0), 0.0, memo) is account
+        assert there.account(share("a"), 0.0, memo) is not account
+        assert there.account(share("a"), 0.0, memo) is there.account(share("a"), 0.0)
+    assert account.weight == 3.0
+    assert (len(here), len(there)) == (1, 1)
+
+
+def test_a_forgotten_account_is_not_used_again() -> None:
+    """A plan remembers one that is in the table no more; its tenant has another, and never two."""
+    seats, memo, holding = Seats(4), Memo(), Memo()
+    before = seats.account(share("idle"), 0.0, memo)
+    held = seats.account(share("holds"), 0.0, holding)
+    assert seats.take(held, 0.0)
+    for number in range(17_000):
+        seats.account(share(f"t{number}"), 0.0)
+    after = seats.account(share("idle"), 0.0, memo)
+    assert after is not before
+    assert after is seats.account(share("idle"), 0.0) is seats.account(share("idle"), 0.0, memo)
+    assert seats.account(share("holds"), 0.0, holding) is held
 
 
 def test_weights_add_up_through_everything() -> None:
