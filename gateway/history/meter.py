@@ -1,8 +1,8 @@
 """What each key used, second by second: the one part of history that runs on the data plane.
 
 Rules
-1. One thread writes: the data plane's. Others take what is `closed`, or look at a copy; a slot that is closed is never
-   written again.
+1. One thread writes: the data plane's. Others take what is `closed`, or look at copies (`Cell.units`); a slot that is
+   closed is never written again.
 2. Usage is counted when it is admitted, not when it is answered: an upstream that stalls and lets everything go at once
    would otherwise look like a peak. What never reached the upstream is taken out again.
 3. Only users and projects are counted, never addresses; at most `max_keys` of them in a slot, configured ones always.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from policies.charge import Memo
 from policies.native import mypyc_attr
@@ -25,30 +26,68 @@ SLOT: Micros = SLOT_SECONDS * SECOND
 #: An hour of slots that nobody took; then the oldest go.
 _MAX_WAITING = 360
 
+#: No second.
+_NONE: Final = -1
+
 _USER, _JOB = Kind.USER, Kind.JOB
 
 
 @mypyc_attr(acyclic=True)
 class Cell:
-    """One key in one slot: units admitted in each second, requests admitted, what was refused by which limit."""
+    """One key in one slot: units admitted in each second, requests admitted, what was refused by which limit.
 
-    __slots__ = ("admitted", "begins", "principal", "refused", "refused_units", "seconds")
+    The second under way is a number in here, and goes to the table of all when another begins: a number in a list is
+    three lines of the processor's cache. A reader on another thread may come between any two steps of the writer, so
+    each step leaves what can be read: the table has every second but the one that `_second` names, and what it has of
+    that one does not count. While it names none, the table has them all.
+    """
+
+    __slots__ = ("_second", "_table", "_units", "admitted", "begins", "principal", "refused", "refused_units")
 
     def __init__(self, principal: Principal, begins: Micros = 0) -> None:
-        self.principal = principal
         self.begins = begins
-        self.seconds = [0.0] * SLOT_SECONDS
+        self._second = _NONE
+        self._units: RequestUnits = 0.0
         self.admitted = 0
+        self._table: list[float] | None = None
+        self.principal = principal
         self.refused_units: RequestUnits = 0.0
         self.refused: dict[str, int] | None = None
 
+    def add(self, second: int, units: RequestUnits) -> None:
+        """Count units of a second; only the writer."""
+        if second != self._second:
+            self._turn(second)
+        self._units += units
+
+    def _turn(self, second: int) -> None:
+        table = self._table
+        if self._second != _NONE:
+            if table is None:
+                table = [0.0] * SLOT_SECONDS
+            table[self._second] = self._units
+            self._table = table
+        self._second = _NONE
+        self._units = 0.0 if table is None else table[second]
+        self._second = second
+
     def units(self) -> list[RequestUnits]:
-        """Return what was admitted in each second."""
-        return self.seconds.copy()
+        """Return what was admitted in each second; from any thread."""
+        while True:
+            second, units, table = self._second, self._units, self._table
+            seconds = [0.0] * SLOT_SECONDS if table is None else table.copy()
+            if second == self._second:
+                break
+        if second != _NONE:
+            seconds[second] = units
+        return seconds
 
     def fold(self, units: Sequence[RequestUnits]) -> None:
-        """Add what was admitted in each second elsewhere."""
-        self.seconds = [one + more for one, more in zip(self.seconds, units, strict=True)]
+        """Add what was admitted in each second elsewhere; only the writer. ValueError for other than ten seconds."""
+        if len(units) != SLOT_SECONDS:
+            raise ValueError(f"{len(units)} seconds")
+        for second in range(SLOT_SECONDS):
+            self.add(second, units[second])
 
 
 class Slot:
@@ -94,9 +133,7 @@ class Meter:
             if memo is not None:
                 memo.metered = cell
         if not limit:
-            # Not `+=`, which is compiled to what adds objects, of whatever kind.
-            seconds, second = cell.seconds, (now - begins) // SECOND
-            seconds[second] = seconds[second] + cost
+            cell.add((now - begins) // SECOND, cost)
             cell.admitted += 1
             return
         cell.refused_units += cost
@@ -108,7 +145,7 @@ class Meter:
         """Uncount one that was admitted and never sent, if its slot is still open."""
         cell = self._cells.get(principal.name)
         if cell is not None and self._begins <= admitted_at < self._ends:
-            cell.seconds[(admitted_at - self._begins) // SECOND] -= cost
+            cell.add((admitted_at - self._begins) // SECOND, -cost)
             cell.admitted -= 1
 
     def turn(self, now: Micros) -> None:
