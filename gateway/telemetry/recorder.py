@@ -43,6 +43,7 @@ _LOG: Final = logging.getLogger("evenhand.telemetry")
 # Looked up once: a member of an enum costs as much as a call.
 _SERVED: Final = Outcome.SERVED
 _REFUSED: Final = Outcome.REFUSED
+_REJECTED: Final = Outcome.REJECTED
 _INTERACTIVE: Final = Class.INTERACTIVE
 _SHADOW: Final = Mode.SHADOW
 _OWN: Final = Tally.OWN
@@ -168,23 +169,23 @@ class Telemetry:
     def record(self, decision: Decision, now: Micros) -> None:
         """Count `decision`, whose `outcome`, `status` and `limit` are final."""
         verdict, outcome = decision.verdict, decision.outcome
-        tenant = own = decision.principal.tenant
         if outcome is _SERVED:
             # Compiled, a comparison costs a tenth of what it costs to index by a member of an enum.
             code = self._served_interactive if decision.cls is _INTERACTIVE else self._served[decision.cls]
         else:
-            code, tenant = self._unserved(decision)
+            code = self._unserved(decision)
         shadow = False
-        if verdict is None:
-            self._ledger.count(code, tenant, now)
+        if verdict is None or (outcome is _REJECTED and not _proven(decision)):
+            self._ledger.tab(_tenant(decision), now).add(code)
         else:
-            self._ledger.count(code, tenant, now, verdict.plan.memo if tenant is own else None)
+            self._ledger.count(code, verdict.plan, now)
+        if verdict is not None:
             self._decision_time.observe(decision.decide_ns, decision.request_id)
             shadow = len(verdict.reading.shadow_refused) > 0 or not verdict.enforced
         if decision.upstream_us:
             self._upstream_time.observe(decision.upstream_us, decision.request_id)
         if shadow or decision.exemption or decision.class_raise_attempt or decision.notes:
-            shadow = self._asides(decision, tenant, now)
+            shadow = self._asides(decision, _tenant(decision), now)
         if outcome is _REFUSED:
             self.last_refusals.note(decision, now)
         log = self.log
@@ -268,19 +269,17 @@ class Telemetry:
             if report.aggregate.offered:
                 self.log.event("fairness", now, summary(report))
 
-    def _unserved(self, decision: Decision) -> tuple[int, str]:
-        """Return the code and tenant of a request that was not served."""
-        tenant = decision.principal.tenant
+    def _unserved(self, decision: Decision) -> int:
+        """Return the code of a request that was not served."""
         outcome = decision.outcome
         if outcome is _REFUSED:
-            return self._codebook.code(_refusal(decision), decision.cls, decision.limit), tenant
-        if outcome is Outcome.REJECTED:
-            proven = decision.principal.kind in _PROVEN and decision.status not in (400, 401)
-            return self._codebook.code(Tally.REJECTED, decision.cls), tenant if proven else REJECTED
+            return self._codebook.code(_refusal(decision), decision.cls, decision.limit)
+        if outcome is _REJECTED:
+            return self._codebook.code(Tally.REJECTED, decision.cls)
         if outcome is Outcome.ABORTED:
             tally = Tally.ABORTED_EARLY if decision.verdict is None else Tally.ABORTED
-            return self._codebook.code(tally, decision.cls), tenant
-        return self._codebook.code(Tally.UPSTREAM_ERROR, decision.cls), tenant
+            return self._codebook.code(tally, decision.cls)
+        return self._codebook.code(Tally.UPSTREAM_ERROR, decision.cls)
 
     def _asides(self, decision: Decision, tenant: str, now: Micros) -> bool:
         """Count what is counted beside a request. Return whether it was let through only by shadow."""
@@ -303,6 +302,16 @@ class Telemetry:
         if "posture" in decision.notes and decision.outcome is not None:
             _count(self.counters.posture, (decision.notes["posture"], decision.outcome.value))
         return shadow
+
+
+def _proven(decision: Decision) -> bool:
+    """Return whether a rejected request counts under the tenant that its credential proved (rule 3)."""
+    return decision.principal.kind in _PROVEN and decision.status not in (400, 401)
+
+
+def _tenant(decision: Decision) -> str:
+    """Return the tenant that a request counts under. A served one's is that of its plan, and not looked at."""
+    return REJECTED if decision.outcome is _REJECTED and not _proven(decision) else decision.principal.tenant
 
 
 def _refusal(decision: Decision) -> Tally:

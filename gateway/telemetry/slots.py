@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, cast
 
 from gateway.telemetry.codebook import Codebook, Tally
-from policies.charge import Memo
+from policies.charge import Plan
 from policies.native import mypyc_attr
 from policies.request import ANONYMOUS, REJECTED, Class
 from policies.units import SECOND, Micros
@@ -55,11 +55,11 @@ class Tab:
     __slots__ = ("_code", "_count", "_others", "number", "tenant")
 
     def __init__(self, tenant: str, number: int) -> None:
-        self.tenant = tenant
         self.number = number
         self._code = -1
         self._count = 0
         self._others: Cells | None = None
+        self.tenant = tenant
 
     def add(self, code: int, count: int = 1) -> None:
         """Count one, or as many."""
@@ -117,17 +117,18 @@ class Ledger:
         self._listed = frozenset(listed).union(self._reserved)
         self._max_unlisted = min(max_unlisted, MAX_TENANTS - len(self._listed))
 
-    def count(self, code: int, tenant: str, now: Micros, memo: Memo | None = None) -> None:
-        """Count one. `memo` is that of a plan of the tenant, if one is at hand: it is found by that without a look."""
-        if memo is not None:
-            kept = memo.counted
-            if isinstance(kept, Tab) and kept.number == self._number and now < self._ends:
-                kept.add(code)
-                return
+    def count(self, code: int, plan: Plan, now: Micros) -> None:
+        """Count one of the tenant of `plan`, whose tab the plan remembers: it is found without a look at any name."""
+        memo = plan.memo
+        kept = memo.counted
+        if isinstance(kept, Tab) and kept.number == self._number and now < self._ends:
+            kept.add(code)
+            return
+        tenant = plan.tenant
         tab = self.tab(tenant, now)
         tab.add(code)
         # Whoever is counted as `other` may be told apart any moment.
-        if memo is not None and tab.tenant == tenant:
+        if tab.tenant == tenant:
             memo.counted = tab
 
     def tab(self, tenant: str, now: Micros) -> Tab:

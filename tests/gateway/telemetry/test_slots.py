@@ -12,7 +12,7 @@ import pytest
 from gateway.telemetry.codebook import Codebook, Entry, Tally
 from gateway.telemetry.slots import DAY_SLOTS, MAX_TENANTS, OTHER, SLOT, Ledger, Slot, Tab
 from gateway.telemetry.windows import WINDOWS, Windows
-from policies.charge import Memo
+from policies.charge import Plan
 from policies.request import Class
 from policies.units import SECOND
 from policies.verdict import Outcome
@@ -22,6 +22,11 @@ from tests.gateway.telemetry.made import START, Event, StoppedClock, telemetry
 def count(ledger: Ledger, tenant: str, now: int) -> None:
     """Count one served request."""
     ledger.add(Tally.SERVED, Class.INTERACTIVE, "", tenant, now)
+
+
+def plan_of(tenant: str) -> Plan:
+    """Return a plan of somebody's requests."""
+    return Plan(tenant, "ci", Class.INTERACTIVE, 1.0, (), (), (), None)
 
 
 def test_unlisted_tenants_are_told_apart_up_to_a_number_and_listed_ones_always() -> None:
@@ -54,16 +59,16 @@ def test_an_unlisted_tenant_makes_room_once_no_window_shows_it() -> None:
 
 def test_what_a_plan_remembers_is_the_slot_under_way() -> None:
     """It holds for one slot, and never for whoever is counted as `other`: there may be room a moment later."""
-    ledger, memo, other = Ledger({"a"}, 0), Memo(), Memo()
+    ledger, listed, other = Ledger({"a"}, 0), plan_of("a"), plan_of("b")
     for at in (START, START + 1, START + SLOT):
-        ledger.count(7, "a", at, memo)
-        ledger.count(8, "b", at, other)
-    ledger.count(9, "a", START + SLOT, memo)
+        ledger.count(7, listed, at)
+        ledger.count(8, other, at)
+    ledger.count(9, listed, START + SLOT)
     (closed,) = ledger.take_closed(sys.maxsize)
     assert {tenant: tab.copy() for tenant, tab in closed.tenants.items()} == {"a": {7: 2}, OTHER: {8: 2}}
     assert {tenant: tab.copy() for tenant, tab in ledger.slot.tenants.items()} == {"a": {7: 1, 9: 1}, OTHER: {8: 1}}
     ledger.relist({"a", "b"}, 0)
-    ledger.count(8, "b", START + SLOT, other)
+    ledger.count(8, other, START + SLOT)
     assert ledger.slot.tenants["b"].copy() == {8: 1}
     assert Tab("new", 0).copy() == {}
 
