@@ -8,7 +8,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from policies.charge import Plan, Reading
@@ -42,13 +42,15 @@ class Resolution:
 
     `consumed` is true when a credential was used up by us, so it must not travel upstream; with `unknown = "anonymous"`
     a foreign credential is not consumed. `rejection` goes with a principal of kind REJECTED (or with a 400). `posture`
-    is what decided where whoever could judge the credential does not answer, else empty.
+    is what decided where whoever could judge the credential does not answer, else empty. `until` is the wall-clock
+    instant at which whoever remembers it forgets it; no part of the answer.
     """
 
     principal: Principal
     rejection: Rejection | None = None
     consumed: bool = False
     posture: str = ""
+    until: Micros = field(default=0, compare=False, repr=False)
 
 
 class Resolver(Protocol):

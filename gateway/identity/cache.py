@@ -77,8 +77,7 @@ class TokenCache(Generic[V]):
 
     def get(self, digest: bytes, wall: Micros) -> V | None:
         """Return what is known of `digest` at `wall`, or None."""
-        # The young generation first and by hand: this is a request's whole cost of knowing its caller.
-        entry = self._entries.young.get(digest) or self._entries.get(digest)
+        entry = self._entries.get(digest)
         if entry is None:
             return None
         if entry.until <= wall:

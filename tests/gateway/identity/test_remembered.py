@@ -91,7 +91,7 @@ def test_no_token_is_kept(tmp_path: Path) -> None:
     resolver = build_resolver(configured(tmp_path), ManualClock())
     tokens = [hs256(claims()), PAT_A.encode(), b"opaque-credential-of-somebody"]
     answers = [resolver.resolve([(b"x-api-key", token)], ADDRESS, preflight=False) for token in tokens]
-    text = repr([*answers, resolver._good._entries.young, resolver._bad._entries.young])
+    text = repr([*answers, resolver._good.young, resolver._bad._entries.young])
     for token in tokens:
         assert token.decode() not in text
 
