@@ -27,7 +27,7 @@ from gateway.app import Gateway
 from gateway.config import Loaded, Settings
 from gateway.config.document import Document, read_document
 from gateway.config.loader import load_document
-from gateway.errors import ConfigError, Fault, GatewayError
+from gateway.errors import ConfigError, Fault
 
 __all__ = ["KEPT", "Reloader", "Source", "kept"]
 
@@ -36,6 +36,8 @@ _LOG = logging.getLogger("evenhand.reload")
 WATCH_SECONDS = 1.0
 
 _STOPPING = Fault("-", "the gateway is stopping")
+#: Nobody knows how far it came.
+_OURS = Fault("-", "a fault of the gateway, not of the file; what is in force may be of both: restart it")
 
 #: (section, key) of what needs a restart.
 KEPT = (
@@ -116,6 +118,8 @@ class Reloader:
         """Return what is wrong with the file as it stands, if it is."""
         if not self._faults:
             return []
+        if self._faults[0] is _OURS:
+            return [f"the last reload failed: {_OURS.message}"]
         return [f"the file changed and is wrong, so the configuration before it stays in force: {self._faults[0]}"]
 
     def asked(self) -> None:
@@ -141,6 +145,10 @@ class Reloader:
                 self._ok, self._faults = False, error.faults
                 for fault in error.faults:
                     _LOG.error("not reloaded: %s: %s", source.path, fault)
+                raise
+            except Exception:
+                self._ok, self._faults = False, (_OURS,)
+                _LOG.exception("not reloaded: %s: %s", source.path, _OURS.message)
                 raise
             self._ok, self._faults = True, ()
             warnings += self.spread(document)
@@ -170,7 +178,7 @@ class Reloader:
         return made.warnings
 
     def _told(self) -> None:
-        with contextlib.suppress(GatewayError):  # which `reload` has logged
+        with contextlib.suppress(Exception):  # which `reload` has logged; the files are watched on
             self.reload()
 
     async def _watched(self) -> None:

@@ -30,6 +30,11 @@ __all__ = ["Front", "Way", "pseudonym"]
 
 #: Names this process in Via, where it keeps its own books.
 _PROCESS = secrets.token_hex(4)
+#: All that a front consists of. By a name of their own: compiled, a class has no `__slots__` to ask.
+_PARTS: Final = (
+    "_forwarder", "_halves", "_ids", "_wording", "clock", "max_body", "parser", "pipeline", "refuser", "responses",
+    "ways",
+)  # fmt: skip
 #: The first of the older RateLimit fields.
 _OLDER: Final = b"\r\nx-ratelimit-limit: "
 
@@ -54,19 +59,7 @@ class Front:
     server in front writes Date and Server itself.
     """
 
-    __slots__ = (
-        "_forwarder",
-        "_halves",
-        "_ids",
-        "_wording",
-        "clock",
-        "max_body",
-        "parser",
-        "pipeline",
-        "refuser",
-        "responses",
-        "ways",
-    )
+    __slots__ = _PARTS
 
     def __init__(
         self,
@@ -108,16 +101,11 @@ class Front:
     def become(self, other: Front) -> None:
         """Go over to another configuration at once: whoever holds this one reads, decides and forwards by that.
 
-        A request under way keeps its decision and the upstream that it was sent to.
+        A request under way keeps its decision, and the way that was looked up together with it: a route's number means
+        another route from here on.
         """
-        # One by one: a compiled class does not say what it has.
-        self._forwarder, self._halves, self._ids, self._wording = (
-            other._forwarder, other._halves, other._ids, other._wording,
-        )  # fmt: skip
-        self.clock, self.max_body, self.parser, self.pipeline = (
-            other.clock, other.max_body, other.parser, other.pipeline,
-        )  # fmt: skip
-        self.refuser, self.responses, self.ways = other.refuser, other.responses, other.ways
+        for name in _PARTS:
+            setattr(self, name, getattr(other, name))
 
     def new_id(self) -> str:
         """Return a request id."""

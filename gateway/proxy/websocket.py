@@ -26,7 +26,7 @@ from gateway.config.sections import WebsocketSection
 from gateway.ports import Decision, Headers, Rejection
 from gateway.proxy.answer import STATUS_LINES, Answer, fields, lines
 from gateway.proxy.exchange import Exchange
-from gateway.proxy.front import Front
+from gateway.proxy.front import Front, Way
 from gateway.proxy.headers import Lines, one_by_one
 from gateway.proxy.leg import Leg, Shake, open_leg
 from gateway.proxy.parse import Head, Parsed
@@ -120,14 +120,15 @@ class _Handshake(Exchange):
         super().__init__(front, head, told)
         self._known = told.known
         self._sockets = sockets
-        self.admitted: tuple[Decision, Parsed] | None = None
+        self.admitted: tuple[Decision, Parsed, Way] | None = None
 
     def _forward(self, decision: Decision, parsed: Parsed) -> None:
         verdict = decision.verdict
         if not self._sockets.allows(parsed.fields.get(b"origin")):
             self._reject(_ORIGIN)
         elif self._sockets.enter(decision.principal.tenant):
-            self.admitted = (decision, parsed)
+            # Its way now: after a reload the number of its route may be another's.
+            self.admitted = (decision, parsed, self._front.ways[decision.route])
             self._known.set()
         elif verdict is not None:
             answer = self._front.refuser.too_many(decision, verdict, self._asked())
@@ -157,9 +158,9 @@ async def websocket(front: Front, sockets: Sockets, scope: Scope, receive: Recei
     if not told.known.is_set():
         await _learn(told, shake, receive)
     if shake.admitted is not None:
-        decision, parsed = shake.admitted
+        decision, parsed, way = shake.admitted
         try:
-            await _Bridge(front, sockets, shake, decision, parsed, wire, receive, send, scope).run()
+            await _Bridge(front, sockets, shake, decision, parsed, way, wire, receive, send, scope).run()
         except Exception:  # noqa: BLE001 - logged, answered, counted
             _LOG.exception("a WebSocket could not be served")
         finally:
@@ -201,6 +202,7 @@ class _Bridge:
     shake: _Handshake
     decision: Decision
     parsed: Parsed
+    way: Way
     wire: Wire
     receive: Receive
     send: Send
@@ -236,10 +238,8 @@ class _Bridge:
             self.shake.end(Outcome.ABORTED, 0)
 
     async def _open(self) -> Leg:
-        head, parsed, decision = self.wire.head, self.parsed, self.decision
-        way = self.front.ways[decision.route]
-        place = await way.upstream.place()
-        if place is None:
+        head, parsed, decision, way = self.wire.head, self.parsed, self.decision, self.way
+        if (place := await way.upstream.place()) is None:
             raise OSError("the upstream's name does not resolve")
         if way.first_byte_timeout_us is not None:
             place = replace(place, first_byte_timeout=way.first_byte_timeout_us / SECOND)

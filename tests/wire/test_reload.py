@@ -151,6 +151,22 @@ async def test_requests_under_way_end_as_they_began(tmp_path: Path, up: Origin) 
         await until(lambda: all(connection.closed for connection in up.connections), "the old pool is closed")
 
 
+async def test_routes_and_their_upstreams_move_together(tmp_path: Path, up: Origin) -> None:
+    """However many routes come before it, a path goes to its own route's upstream, stripped as that says."""
+    near = {"name": "near", "path": "/near/**", "upstream": "near", "strip_prefix": "/near"}
+    own = [{"name": f"own{number}", "path": f"/own{number}"} for number in range(3)]
+    with serving() as other:
+        config = {"tenants": [tenant("a")], "upstreams": {"near": {"url": other.address}}, "routes": [near]}
+        with running(tmp_path, up, config) as gateway:
+            for routes in ([near], [*own, near], [own[0], near, own[1]], []):
+                rewrite(gateway, routes=routes)
+                assert reload(gateway)[0] == 200
+                for target in ("/near/x", "/own0", "/y"):
+                    assert (await call(gateway.address, request(target=target, token=token("a")))).status == 200
+            assert [seen.target for seen in other.seen] == [b"/x"] * 3
+            assert [seen.target for seen in up.seen] == [b"/own0", b"/y"] * 3 + [b"/near/x", b"/own0", b"/y"]
+
+
 async def test_a_reload_mints_no_token(tmp_path: Path, up: Origin) -> None:
     """A bucket keeps its level through changes of its quota, scaled, and through its entry going and coming."""
     entry = tenant("a", quota="1/h burst 40")
