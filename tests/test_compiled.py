@@ -43,3 +43,20 @@ def test_no_interpreted_class_derives_from_a_compiled_one() -> None:
         if ast.unparse(base).rpartition(".")[2] in bases
     ]
     assert derived == []
+
+
+#: What a compiled class does not have, or not as an interpreted one has it.
+UNKNOWN = {"__slots__", "__dict__", "__weakref__", "__annotations__", "__mro__", "__bases__"}
+UNKNOWN_CALLS = {"vars", "copy.copy", "copy.deepcopy", "inspect.signature", "pickle.dumps"}
+
+
+def test_no_compiled_module_asks_what_a_class_consists_of() -> None:
+    """A compiled one cannot say, and the tests of the interpreted form would not notice."""
+    asked = []
+    for name in hatch_build.MODULES:
+        for node in ast.walk(ast.parse((ROOT / name).read_text(encoding="utf-8"))):
+            reads = isinstance(node, ast.Attribute) and node.attr in UNKNOWN
+            calls = isinstance(node, ast.Call) and ast.unparse(node.func) in UNKNOWN_CALLS
+            if reads or calls:
+                asked.append(f"{name}:{node.lineno}: {ast.unparse(node)}")
+    assert asked == []

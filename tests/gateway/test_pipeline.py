@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -56,11 +56,12 @@ class Book:
     """A recorder that keeps what it was told, as it was then."""
 
     def __init__(self) -> None:
-        self.kept: list[Decision] = []
+        self.kept: list[Any] = []
 
     def record(self, decision: Decision, now: Micros) -> None:
-        """Keep a copy, so that a later change would show."""
-        self.kept.append(copy.copy(decision))
+        """Keep what it says now, so that a later change would show. (Compiled, a decision cannot be copied.)"""
+        names = [name for name in dir(decision) if not name.startswith("_")]
+        self.kept.append(SimpleNamespace(**{name: getattr(decision, name) for name in names}))
 
 
 class House:

@@ -20,6 +20,7 @@ def _gateway() -> Simulated:
     return Simulated(policy_set(tenants=tenants(acme(credential("ci", quota(10, 20))))))
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("step", STEPS)
 def test_step_of_the_wall_clock_is_not_seen(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The gateway's clock runs on while the wall clock steps, so 8/s on a 10/s bucket is never refused."""

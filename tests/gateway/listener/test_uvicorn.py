@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 
+import pytest
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
@@ -35,6 +36,7 @@ async def test_version_is_the_pinned_one() -> None:
     assert uvicorn.__version__.startswith("0.54."), LOOK
 
 
+@pytest.mark.interpreted
 async def test_http_protocol() -> None:
     """Its constructor and its `shutdown` are all that the server asks of one; ours has whatever else it has."""
     parameters = list(inspect.signature(HttpToolsProtocol.__init__).parameters)
