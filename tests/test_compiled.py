@@ -13,13 +13,27 @@ __all__: list[str] = []
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def classes(compiled: bool) -> Iterator[tuple[str, ast.ClassDef]]:
-    """Yield the classes of all compiled modules, or of all others, with where they stand."""
+def trees(compiled: bool) -> Iterator[tuple[str, ast.Module]]:
+    """Yield all compiled modules, or all others, with their names."""
     for path in sorted((*ROOT.glob("gateway/**/*.py"), *ROOT.glob("policies/**/*.py"))):
         name = str(path.relative_to(ROOT))
         if (name in hatch_build.MODULES) is compiled:
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            yield from ((name, node) for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+            yield name, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def classes(tree: ast.Module) -> Iterator[ast.ClassDef]:
+    """Yield the classes of a module."""
+    return (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+
+
+def imported(tree: ast.Module) -> dict[str, str]:
+    """Return where the names of a module come from."""
+    return {
+        alias.asname or alias.name: f"{node.module}.{alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
 
 
 def test_every_compiled_module_is_there() -> None:
@@ -31,16 +45,18 @@ def test_every_compiled_module_is_there() -> None:
 def test_no_interpreted_class_derives_from_a_compiled_one() -> None:
     """The compiled form could not make one: whoever derives is compiled too, or the base says that it may be."""
     bases = {
-        node.name
-        for _, node in classes(compiled=True)
+        f"{name.removesuffix('.py').replace('/', '.')}.{node.name}"
+        for name, tree in trees(compiled=True)
+        for node in classes(tree)
         if not any("Protocol" in ast.unparse(base) for base in node.bases)
         and not any("allow_interpreted_subclasses=True" in ast.unparse(one) for one in node.decorator_list)
     }
     derived = [
         f"{name}: {node.name}({ast.unparse(base)})"
-        for name, node in classes(compiled=False)
+        for name, tree in trees(compiled=False)
+        for node in classes(tree)
         for base in node.bases
-        if ast.unparse(base).rpartition(".")[2] in bases
+        if imported(tree).get(ast.unparse(base)) in bases
     ]
     assert derived == []
 
@@ -52,11 +68,11 @@ UNKNOWN_CALLS = {"vars", "copy.copy", "copy.deepcopy", "inspect.signature", "pic
 
 def test_no_compiled_module_asks_what_a_class_consists_of() -> None:
     """A compiled one cannot say, and the tests of the interpreted form would not notice."""
-    asked = []
-    for name in hatch_build.MODULES:
-        for node in ast.walk(ast.parse((ROOT / name).read_text(encoding="utf-8"))):
-            reads = isinstance(node, ast.Attribute) and node.attr in UNKNOWN
-            calls = isinstance(node, ast.Call) and ast.unparse(node.func) in UNKNOWN_CALLS
-            if reads or calls:
-                asked.append(f"{name}:{node.lineno}: {ast.unparse(node)}")
+    asked = [
+        f"{name}:{node.lineno}: {ast.unparse(node)}"
+        for name in hatch_build.MODULES
+        for node in ast.walk(ast.parse((ROOT / name).read_text(encoding="utf-8")))
+        if (isinstance(node, ast.Attribute) and node.attr in UNKNOWN)
+        or (isinstance(node, ast.Call) and ast.unparse(node.func) in UNKNOWN_CALLS)
+    ]
     assert asked == []

@@ -59,7 +59,7 @@ class Book:
         self.kept: list[Any] = []
 
     def record(self, decision: Decision, now: Micros) -> None:
-        """Keep what it says now, so that a later change would show. (Compiled, a decision cannot be copied.)"""
+        """Keep what it says now, so that a later change would show; compiled, it cannot be copied."""
         names = [name for name in dir(decision) if not name.startswith("_")]
         self.kept.append(SimpleNamespace(**{name: getattr(decision, name) for name in names}))
 
