@@ -14,10 +14,13 @@ from typing import Final, TypeVar
 
 __all__ = ["AT_ONCE", "breathe", "breathing"]
 
-#: Tenants looked at in one go.
+#: Tenants added to all windows in one go: some 0.4 ms of work.
 AT_ONCE: Final = 256
 #: A sleep of 0 would take the interpreter back before who waits for it has woken up.
 _SECONDS: Final = 0.0005
+#: Tenants looked at in one go, which is a quarter of that; somebody waits for it, so the pause is shorter.
+_LOOKED_AT: Final = 512
+_LOOK_SECONDS: Final = 0.0002
 
 _T = TypeVar("_T")
 
@@ -29,10 +32,10 @@ def breathe() -> None:
 
 def breathing(items: Iterator[_T]) -> Iterator[_T]:
     """Pass `items` on, letting other threads run every so often."""
-    left = AT_ONCE
+    left = _LOOKED_AT
     for item in items:
         yield item
         left -= 1
         if not left:
-            time.sleep(_SECONDS)
-            left = AT_ONCE
+            time.sleep(_LOOK_SECONDS)
+            left = _LOOKED_AT
