@@ -198,7 +198,7 @@ class Exchange(Receiver):
         front.notice(head.peer, parsed)
         rejection, facts = parsed.rejection, parsed.facts
         if facts is None or (rejection is not None and rejection.status == 400):
-            self._turn_away(rejection or _FAILED)
+            self.turn_away(rejection or _FAILED)
             return
         self._ask(facts, parsed)
 
@@ -274,25 +274,21 @@ class Exchange(Receiver):
         told = self._say(rejection)
         self._settle(own_outcome(rejection.status), told)
 
-    def _turn_away(self, rejection: Rejection) -> None:
-        """Answer a request of which nobody can tell what it asks, or from whom."""
-        parsed = self._parsed
+    def turn_away(self, rejection: Rejection) -> None:
+        """Answer a request that is never decided: it cannot be read, or its server found fault with it before."""
         self._say(rejection)
         self._close()
-        facts, request_id = (parsed.facts, parsed.request_id) if parsed else (None, self._front.new_id())
-        self._front.pipeline.reject(facts, rejection, request_id)
+        self._front.pipeline.reject(self._seen(), rejection, self._as_read().request_id)
 
     def _give_up(self) -> None:
         if self._over:
             return
         if self._call is not None:
             self._call.cancel()
-        told = self._say(_FAILED)
         if self._decision is None:
-            self._close()
-            self._front.pipeline.reject(self._parsed.facts if self._parsed else None, _FAILED, self._request_id())
+            self.turn_away(_FAILED)
         else:
-            self._settle(_UPSTREAM_ERROR, told)
+            self._settle(_UPSTREAM_ERROR, self._say(_FAILED))
 
     # The receiver of the upstream call
 
@@ -374,7 +370,7 @@ class Exchange(Receiver):
         if self._status:
             self._sink.abort()
             return self._status
-        self._answer(self._front.refuser.reject(rejection, self._request_id(), self._asked()))
+        self._answer(self._front.refuser.reject(rejection, self._as_read().request_id, self._asked()))
         return rejection.status
 
     def _answer(self, answer: Answer) -> None:
@@ -389,8 +385,16 @@ class Exchange(Receiver):
         # Who was promised a 100 may send its body after all, or the next request: nobody can tell which.
         return parsed.length is None or parsed.length - self._received > DISCARDED or b"expect" in parsed.fields
 
-    def _request_id(self) -> str:
-        return self._parsed.request_id if self._parsed else self._front.new_id()
+    def _seen(self) -> RequestFacts:
+        """Return what is known of a request that was never decided: from whom it came, if nothing else."""
+        parsed = self._as_read()
+        return parsed.facts or self._front.parser.seen(self._head, parsed.fields)
+
+    def _as_read(self) -> Parsed:
+        """Return what the head says; of one that was never read only an id."""
+        if self._parsed is None:
+            self._parsed = Parsed(self._front.new_id(), {}, trusted=False)
+        return self._parsed
 
     def _asked(self) -> Asked:
         fields = self._parsed.fields if self._parsed else {}

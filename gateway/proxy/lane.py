@@ -42,13 +42,13 @@ class Door:
     def _faulty(self, rejection: Rejection, peer: str) -> Answer:
         front = self.front
         request_id = front.new_id()
-        front.pipeline.reject(RequestFacts("", "", peer), rejection, request_id)
+        front.pipeline.reject(RequestFacts("", "", self._name(peer)), rejection, request_id)
         answer = front.refuser.reject(rejection, request_id, Asked())
         answer.close = True
         return answer
 
     def _turned_away(self, peer: str) -> None:
-        self.front.pipeline.reject(RequestFacts("", "", peer), _TOO_MANY, self.front.new_id())
+        self.front.pipeline.reject(RequestFacts("", "", self._name(peer)), _TOO_MANY, self.front.new_id())
 
     def _name(self, peer: str) -> str:
         return self.front.parser.name(peer)

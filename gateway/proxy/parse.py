@@ -21,7 +21,7 @@ from gateway.identity.credentials import Presented, extract
 from gateway.ports import Headers, Rejection
 from gateway.proxy.address import Addresses
 from gateway.proxy.ids import RequestIds, well_formed
-from gateway.proxy.target import canonical, decoded, known, origin_form
+from gateway.proxy.target import canonical, decoded, known, origin_form, told
 from policies.native import mypyc_attr
 from policies.request import RequestFacts
 
@@ -129,7 +129,9 @@ _READ: Final = frozenset(
     }
 )
 
-#: Of these, those that have no bearing but upon where a request goes, how long its body is, and the form of an answer.
+#: Of these, those by which one peer speaks for others.
+_SPEAKING: Final = (b"forwarded", b"x-forwarded-for")
+#: Of all, those that have no bearing but upon where a request goes, how long its body is, and the form of an answer.
 _BARE: Final = frozenset({b"accept", b"content-length", b"host"})
 
 _HOST: Final = re.compile(rb"(?:\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._~!$&'()*+;=%-]{1,255})(?::[0-9]{0,5})?")
@@ -214,6 +216,15 @@ class Parser:
             parsed.rejection = self._unacceptable(head, fields)
         return parsed
 
+    def seen(self, head: Head, fields: dict[bytes, bytes]) -> RequestFacts:
+        """Return what the log says of a head that has no facts: whom it came from, and what can be told of the rest.
+
+        Nothing is decided by them. `fields` are those that were read, none if the head was too large for that.
+        """
+        method = head.method.decode("ascii") if _METHOD.fullmatch(head.method) else ""
+        said = fields or {name: b", ".join(_all(head, name)) for name in _SPEAKING if any(_all(head, name))}
+        return RequestFacts(method, told(head.target), self._addresses.caller(head.peer, said))
+
     def _excess(self, head: Head) -> Rejection | None:
         """Return why a head is too large: its lines, each with the octets that delimit it."""
         if len(head.target) > self._max_bytes:
@@ -289,6 +300,10 @@ class Parser:
         if upgrade is not None and not head.websocket and b"websocket" in upgrade.lower():
             return _UPGRADE
         return None
+
+
+def _all(head: Head, wanted: bytes) -> list[bytes]:
+    return [value for name, value in head.headers if name == wanted]
 
 
 def _facts(head: Head, fields: dict[bytes, bytes], method: str, path: str, address: str) -> RequestFacts:

@@ -56,7 +56,7 @@ class Passage(Sink, Turn):
     def begin(self) -> None:
         """Take the request through the house."""
         if self._fault is not None:
-            self.answer(self._guard.post.faulty(self._fault, self._guard.peer))
+            self._exchange.turn_away(self._fault)
             return
         self._exchange.begin()
         # Only now: the call that a body goes to is not there while it is being made.

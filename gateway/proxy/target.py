@@ -13,6 +13,8 @@ The rule. An upstream may decode, merge and resolve a path in ways of its own. S
    the caller of `canonical` to ask, with `decoded`.
 
 Case is kept. A query is never looked at, except for octets that no target may hold.
+
+Of a target that has no canonical form a log is told all the same what was asked for (`told`), in the same letters.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import re
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
-__all__ = ["canonical", "decoded", "known", "origin_form", "split", "stripped"]
+__all__ = ["canonical", "decoded", "known", "origin_form", "split", "stripped", "told"]
 
 # Nothing to do: no escape, parameter or empty segment, no segment that begins with a dot, and a query of what may be.
 _PLAIN = re.compile(rb"((?:/[A-Za-z0-9_~!$&'()*+,=:@-][A-Za-z0-9._~!$&'()*+,=:@-]*+)*+/?)(?:\?[^\x00-\x20\x7f#]*+)?")
@@ -30,6 +32,10 @@ _FORBIDDEN_OCTETS: Final = re.compile(rb"[\x00-\x20\x7f#]")
 _DOT_SEGMENT: Final = re.compile(rb"(?:^|[/\\])\.\.?(?=[;/\\]|$)")
 _PARAMETERS: Final = re.compile(rb";[^/]*")
 _ESCAPE_OR_OTHER: Final = re.compile(rb"%([0-9A-Fa-f]{2})|[^A-Za-z0-9._~!$&'()*+,=:@/%-]")
+#: What ends the part of a target that may be told: a query or a fragment can hold what nobody should keep.
+_UNTOLD: Final = re.compile(rb"[?#]")
+#: Octets of a target that are told, of however many.
+_TOLD: Final = 1024
 _LITERAL: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~!$&'()*+,=:@")
 
 #: Rounds of decoding that are looked through; nothing legitimate is encoded three times.
@@ -95,6 +101,18 @@ def canonical(target: bytes, *, rewritten: bool) -> str | None:
 def decoded(path: str) -> str:
     """Return a canonical path with its encoded slashes read as slashes."""
     return path.replace("%2F", "/")
+
+
+def told(target: bytes) -> str:
+    """Return what a log may say of a target that could not be read: nothing in it ends a line or is a secret.
+
+    It is no canonical path, since there is none, but written like one. Empty where not even the path is certain.
+    """
+    origin = origin_form(target)
+    if origin is None:
+        return ""
+    path = _PARAMETERS.sub(b"", _UNTOLD.split(origin[0][:_TOLD], maxsplit=1)[0])
+    return _ESCAPE_OR_OTHER.sub(_written, path).decode("ascii")
 
 
 def stripped(target: bytes, segments: int) -> bytes:

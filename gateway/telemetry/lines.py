@@ -3,7 +3,8 @@
 JSON, one object a line. `event` says which of five it is:
 
 - `request`: one request. `ts` (RFC 3339, UTC, when it ended), `id`, `tenant`, `credential`, `identity`, `class`,
-  `address`, `method`, `path` (canonical, without query, its first 256 characters), `route`, `cost` (request units),
+  `address`, `method`, `path` (canonical, without query, its first 256 characters; of a rejected one written like that,
+  as far as it can be told), `route`, `cost` (request units),
   `outcome`, `status` (0: nothing was answered), `limit` (the limit that refused, or why it was rejected; else null),
   `refused` (all limits that refused), `wait_ms` (until `limit` could admit; -1 never; null if nothing refused), `mode`
   (shadow: the refusal was not enforced), `shadow` (limits in shadow that would have refused), `exemption`,
@@ -156,7 +157,8 @@ def _entry(logged: Logged) -> str:
     facts, principal = logged.decision.facts, logged.decision.principal
     user = _bare(f"{principal.tenant}/{principal.credential}", 2 * _MAX_NAME)
     when = datetime.fromtimestamp(logged.now / SECOND, UTC).strftime("%d/%b/%Y:%H:%M:%S +0000")
-    request = f"{_bare(facts.method, _MAX_METHOD)} {_bare(facts.path, _MAX_PATH)} HTTP/1.1" if facts.method else "-"
+    request = f"{_bare(facts.method, _MAX_METHOD)} {_bare(facts.path, _MAX_PATH)} HTTP/1.1"
+    request = request if facts.method and facts.path else "-"
     return f'{_bare(facts.address, _MAX_NAME) or "-"} - {user} [{when}] "{request}" {logged.decision.status:03d} -'
 
 

@@ -80,6 +80,7 @@ ROWS: dict[str, Row] = {
     "test_parse": Row(BELOW, _PART),
     "test_rear": Row(LANE, "whose octets are heard first is the server's to say"),
     "test_refuse": Row(BELOW, _PART),
+    "test_rejected": Row(BELOW, "as test_exchange; test_relay has some of it through every shell"),
     "test_relay": Row(ALL),
     "test_same": Row(ALL),
     "test_seats": Row(BELOW, _UPSTREAM),

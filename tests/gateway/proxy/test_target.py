@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.proxy.target import canonical, decoded, known, origin_form, split, stripped
+from gateway.proxy.target import canonical, decoded, known, origin_form, split, stripped, told
 
 
 @pytest.mark.parametrize(
@@ -212,3 +212,26 @@ def test_what_came_lately_is_known() -> None:
     for target in (b"/lately?token=secret", b"/lately?", b"/" + b"a" * 200, b"/%6cately", b"/lately/../other"):
         canonical(target, rewritten=False)
         assert known(target) is None
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("/a\\b", "/a%5Cb"),
+        ("//", "//"),
+        ("//a?token=secret", "//a"),
+        ("/a\\#token=secret", "/a%5C"),
+        ("/a\\;sid=secret/b", "/a%5C/b"),
+        ("/a/%2e%2e/b%zz", "/a/../b%zz"),
+        ('/\n\x1b"\xe9', "/%0A%1B%22%E9"),
+        ("http://a/b\\?secret", "/b%5C"),
+        ("http://user:secret@a/b", ""),
+        ("secret", ""),
+        ("*", "*"),
+        ("/" + "a" * 5000, "/" + "a" * 1023),
+        ("http://" + "a" * 5000 + "/b", "/b"),
+    ],
+)
+def test_what_a_log_is_told_of_a_target_that_could_not_be_read(target: str, expected: str) -> None:
+    """The path as it came, in octets that end no line; no query, fragment, parameter or password; of bounded length."""
+    assert told(target.encode("latin-1")) == expected

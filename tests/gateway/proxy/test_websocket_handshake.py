@@ -80,3 +80,13 @@ async def test_bug_is_one_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     async with both(tmp_path) as (gateway, _):
         assert (await denied(gateway)).status_code == 500
         assert gateway.books.ends == [("upstream_error", 500, "")]
+
+
+@on_both_loops
+async def test_who_sent_what_is_no_handshake_is_known(tmp_path: Path) -> None:
+    """Its head was read, so the books have all that it says but the query."""
+    broken = [("Connection", "upgrade"), ("Upgrade", "websocket"), ("X-Forwarded-For", "203.0.113.9")]
+    async with both(tmp_path, server='trusted_proxies = ["127.0.0.1"]') as (gateway, _):
+        assert (await call(gateway.address, request(target="/ws?x", token=T, fields=broken))).status == 400
+        [decision] = gateway.books.settled
+        assert (decision.facts.address, decision.facts.method, decision.facts.path) == ("203.0.113.9", "GET", "/ws")

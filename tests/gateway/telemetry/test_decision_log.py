@@ -325,13 +325,14 @@ def test_the_formats_of_httpd_hold_requests_only(tmp_path: Path, form: str, expe
     assert logged.text() == expected * 10
 
 
-def test_httpd_writes_a_dash_for_what_could_not_be_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("method", "path"), [("", ""), ("CONNECT", ""), ("", "/a")])
+def test_httpd_writes_a_dash_for_what_could_not_be_read(tmp_path: Path, method: str, path: str) -> None:
     """A request line that was none is no empty one, nor is the address of a caller who has none."""
     logged = Logged(tmp_path, "common")
     decision = Event(
         "rejected", Outcome.REJECTED, status=400, kind=Kind.REJECTED, credential="", judged=False
     ).decision()
-    decision.facts = RequestFacts("", "", "")
+    decision.facts = RequestFacts(method, path, "")
     logged.telemetry.record(decision, START)
     line = logged.text()
     assert line == '- - rejected/ [18/May/2033:03:35:00 +0000] "-" 400 -\n'
