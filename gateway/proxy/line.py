@@ -23,6 +23,8 @@ _LINE_ENDS: Final = frozenset({b"\r", b"\n"})
 _END_OF_HEAD: Final = b"\r\n\r\n"
 #: Octets of a head's end that may have come in the read before the one that completes it.
 _STRADDLED: Final = len(_END_OF_HEAD) - 1
+#: Digits of a length that are read as they stand.
+_DIGITS: Final = 18
 #: Stands for what was let go between a line and these.
 _GAP: Final = b" "
 
@@ -115,5 +117,6 @@ def _length(headers: Headers) -> int | None:
         if name == b"transfer-encoding":
             return None
         if name == b"content-length":
-            length = int(value)
+            # The parser has seen to the number, not to the zeros in front of it; int() takes only so many digits.
+            length = int(value if len(value) <= _DIGITS else value.lstrip(b"0") or b"0")
     return length

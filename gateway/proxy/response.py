@@ -157,7 +157,10 @@ class Response:
             version, status = "1.1", 100 * head[at] + 10 * head[at + 1] + head[at + 2] - 111 * _ZERO
         else:
             version, status = self._parser.get_http_version(), self._parser.get_status_code()
-        fault = self._judge(status, version, headers) if plain or self._names_http() else _NOT_HTTP
+        try:
+            fault = self._judge(status, version, headers) if plain or self._names_http() else _NOT_HTTP
+        except ValueError:  # a length that is none as it stands
+            fault = self._judge_again(status, version, headers)
         if fault:
             self._fail(fault)
             return
@@ -210,6 +213,7 @@ class Response:
             self._fail(_NOT_HTTP)
 
     def _judge(self, status: int, version: str, headers: Headers) -> str:
+        """Return the fault of a head, or nothing. ValueError of a Content-Length that is not one number of octets."""
         self._length = -1
         coding = None
         for name, value in headers:
@@ -233,6 +237,16 @@ class Response:
         if coding is not None and (coding != b"chunked" or version == "1.0"):
             return "the upstream's response has a transfer coding other than chunked"
         return ""
+
+    def _judge_again(self, status: int, version: str, headers: Headers) -> str:
+        """Judge without the blanks around a Content-Length, which are no part of it (RFC 9112 section 5.1)."""
+        for at, (name, value) in enumerate(headers):
+            if name.lower() == b"content-length":
+                headers[at] = name, value.strip(b" \t")
+        try:
+            return self._judge(status, version, headers)
+        except ValueError:
+            return _NOT_HTTP
 
     def _choose_path(self) -> None:
         if self.complete or self._chunked:

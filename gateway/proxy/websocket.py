@@ -50,6 +50,7 @@ _STOPPING = Rejection(503, "unavailable", "The gateway is stopping.")
 TURN = 32
 #: Belongs to a leg, never to the other side's.
 _OF_A_LEG = b"sec-websocket-"
+_FROM_A_LEG = (_OF_A_LEG, b"content-length")
 
 _NO_CODE, _VANISHED = 1005, 1006
 _EXPIRED = (1008, "the credential has expired", "expired")
@@ -279,7 +280,6 @@ class _Bridge:
         headers = [
             (name, value) for name, value in self._fields(status, response.headers.raw_items()) if name != b"date"
         ]
-        headers = [field for field in headers if field[0] != b"content-length"]
         headers.append((b"content-length", b"%d" % len(body)))
         await _deny(Answer(status, [STATUS_LINES[status], lines(headers)], [body]), self.scope, self.send)
         self.shake.end(Outcome.UPSTREAM_ERROR if status >= 500 else Outcome.SERVED, status)
@@ -288,7 +288,7 @@ class _Bridge:
         """Return the end-to-end fields of the upstream's answer, and ours."""
         given = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in items]
         relayed: Lines = []
-        self.front.responses.write(status, [one for one in given if not one[0].startswith(_OF_A_LEG)], relayed)
+        self.front.responses.write(status, [one for one in given if not one[0].startswith(_FROM_A_LEG)], relayed)
         verdict = self.decision.verdict
         if verdict is not None and not (300 <= status < 400 or status in (429, 503)):
             self.front.tell(verdict, relayed)

@@ -132,3 +132,18 @@ async def test_only_http_is_served(tmp_path: Path, origin: Origin, line: bytes) 
                 answer = await caller.response()
                 assert (answer.status, answer.header("connection")) == (400, "close"), pieces
             assert len(origin.seen) == good, pieces
+
+
+@on_both_loops
+async def test_very_many_digits_of_a_length(tmp_path: Path, origin: Origin, caplog: pytest.LogCaptureFixture) -> None:
+    """A caller that writes thousands of zeros in front of one is answered 400, whatever of the body came with it."""
+    head = b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: " + b"0" * 5000 + b"2\r\n\r\n"
+    async with wired(tmp_path, origin) as gateway:
+        for octets in (head, head + b"h", head + b"hi", head + b"hi" + head):
+            async with await Caller.connect(gateway.address) as caller:
+                await caller.send(octets)
+                answer = await caller.response()
+                assert (answer.status, answer.json()["detail"]) == (400, "Content-Length is not one number of octets.")
+        assert {(one.facts.address, one.facts.path) for one in gateway.books.settled} == {("127.0.0.1", "/x")}
+    assert "Traceback" not in caplog.text
+    assert origin.seen == []

@@ -60,6 +60,42 @@ async def test_case_101_ambiguous_paths_reach_nobody(tmp_path: Path, origin: Ori
     assert origin.seen == []
 
 
+@every_shell
+async def test_who_sent_what_is_ambiguous_is_known(tmp_path: Path, origin: Origin, shell: Shell) -> None:
+    """By the rules for trusted proxies; so is the path, as far as it can be told."""
+    trusting = 'trusted_proxies = ["127.0.0.1"]'
+    async with behind(shell, tmp_path, origin, server=trusting) as gateway:
+        for target, fields in (("/\\a", [("X-Forwarded-For", "203.0.113.9")]), ("//?token=secret", [])):
+            assert (await call(gateway.address, request(target=target, token=T, fields=fields))).status == 400
+    seen = [(one.facts.address, one.facts.method, one.facts.path) for one in gateway.books.settled]
+    assert seen == [("203.0.113.9", "GET", "/%5Ca"), ("127.0.0.1", "GET", "//")]
+
+
+LENGTHS = [
+    (b"0" * 5000 + b"2", 502, None),
+    (b"9" * 19, 502, None),
+    (b"2 \t", 200, "2"),
+    (b"0002", 200, "0002"),
+]
+
+
+@every_shell
+async def test_lengths_of_an_upstream(
+    tmp_path: Path, origin: Origin, shell: Shell, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Very many digits are a fault of the upstream, told as one and no defect of ours; blanks around it end here."""
+    async with behind(shell, tmp_path, origin) as gateway:
+        for written, status, passed in LENGTHS:
+            origin.then(Answer(raw=b"HTTP/1.1 200 OK\r\nContent-Length: " + written + b"\r\n\r\nhi", ending="close"))
+            answer = await call(gateway.address, request(token=T))
+            assert answer.status == status, written
+            if passed is None:
+                assert answer.json()["detail"] == "what the upstream responded with is not HTTP/1.1"
+            else:
+                assert (answer.header("content-length"), answer.body) == (passed, b"hi")
+    assert "Traceback" not in caplog.text
+
+
 FRAMED = [
     ("HEAD", Answer(declared=5, body=b""), b"", "5"),
     ("GET", Answer(204, body=b""), b"", None),

@@ -135,6 +135,9 @@ def test_garbage_never_raises(octets: bytes, prefix: bytes) -> None:
         (b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\nabc", "a sign"),
         (b"HTTP/1.1 200 OK\r\nContent-Length:\r\n\r\nabc", "no length"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n", "a length beyond 64 bits"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: %b3\r\n\r\nabc" % (b"0" * 5000), "more digits than a length has"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: %b3 \r\n\r\nabc" % (b"0" * 5000), "and a blank behind them"),
+        (b"HTTP/1.1 103 A\r\nContent-Length: %b3\r\n\r\n" % (b"0" * 5000), "the same in an interim response"),
         (b"HTTP/1.1 200 OK\r\nContent-Length : 3\r\n\r\nabc", "a space before the colon"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nabc", "a coding we cannot undo"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", "a coding we cannot undo"),
@@ -191,6 +194,13 @@ def test_only_a_clean_end_keeps_the_connection(method: bytes, octets: bytes, kee
     assert (response.complete, response.keep) == (True, keep)
     assert len(listener.events) == 1
     assert len(listener.body) <= 1
+
+
+def test_blanks_around_a_length_are_no_part_of_it() -> None:
+    """RFC 9112 section 5.1; the caller is told the number alone."""
+    response, listener = _read(b"HTTP/1.1 200 OK\r\nX: a\r\ncontent-length:\t 2 \t\r\n\r\nhi")
+    assert listener.events == [("response", 200, ((b"X", b"a"), (b"content-length", b"2")))]
+    assert (response.complete, response.keep, listener.body) == (True, True, b"hi")
 
 
 @pytest.mark.parametrize("length", (70_000, 5))
