@@ -167,9 +167,11 @@ class _Shell(Sink):
             self._pump.add_done_callback(self._pumped)
 
     def _pumped(self, pump: asyncio.Task[None]) -> None:
-        """End a request whose server can no longer be read."""
-        if not pump.cancelled() and (fault := pump.exception()) is not None:
+        """End a request whose server can no longer be read, or gives up; one that is over cancels its pump itself."""
+        fault = None if pump.cancelled() else pump.exception()
+        if fault is not None:
             _LOG.error("a request could not be read on", exc_info=fault)
+        if fault is not None or (pump.cancelled() and not self.finished):
             self._leave()
 
     def _leave(self) -> None:

@@ -53,7 +53,7 @@ class Server:
     async def receive(self) -> Any:
         self.reads += 1
         message = await self.inbox.get()
-        if isinstance(message, Exception):
+        if isinstance(message, BaseException):
             raise message
         return message
 
@@ -309,13 +309,15 @@ async def test_a_server_that_says_so_when_nobody_listens(house: House) -> None:
     assert (house.call.did, house.books.ends) == (["cancel"], [("served", 200, "")])
 
 
-async def test_a_server_that_cannot_be_read(house: House, caplog: pytest.LogCaptureFixture) -> None:
-    """The request ends rather than wait for ever, and the fault is logged."""
+@pytest.mark.parametrize(("fault", "said"), [(RuntimeError, True), (asyncio.CancelledError, False)])
+async def test_a_server_that_cannot_be_read(house: House, caplog: Any, fault: type[BaseException], said: bool) -> None:
+    """The request ends rather than wait for ever, once; a fault is logged, and a server that gives up is none."""
     server = Server(house, method="POST", fields=[(b"content-length", b"3")])
-    server.inbox.put_nowait(RuntimeError("broken"))
-    await server.start()
-    assert house.books.ends == [("aborted", 0, "")]
-    assert "could not be read on" in caplog.text
+    for message in (piece(b"a"), fault()):
+        server.inbox.put_nowait(message)
+    await asyncio.wait_for(server.start(), 10)
+    assert (house.books.ends, house.pipeline.in_flight) == ([("aborted", 0, "")], 0)
+    assert ("could not be read on" in caplog.text) is said
 
 
 async def test_http_2_says_by_the_stream_whether_a_body_follows(house: House) -> None:
