@@ -23,7 +23,7 @@ from gateway.clock import Clock
 from gateway.config import Loaded, Settings
 from gateway.config.sections import ServerSection, StoreSection, UpstreamSection
 from gateway.dashboard import Dashboard
-from gateway.errors import ConfigError, Fault
+from gateway.errors import Fault, ReloadError
 from gateway.history.kept import open_history
 from gateway.identity.live import Identity
 from gateway.identity.resolver import CredentialResolver
@@ -50,7 +50,13 @@ from policies.policy import Mode, PolicySet, Sized
 if TYPE_CHECKING:
     from gateway.telemetry.fleet import Fleet
 
-__all__ = ["Gateway", "compose"]
+__all__ = ["NO_FILE", "Gateway", "compose"]
+
+#: Why a gateway that its own program composed is not reloaded.
+NO_FILE = (
+    "The program that composed this gateway named no file to read again, so there is nothing to reload: "
+    "to change its configuration, restart that program."
+)
 
 #: Of an equal part of the backstop, how much a process that joins waits for before it serves.
 _ROOM = 0.25
@@ -355,7 +361,7 @@ def _sections(settings: Settings) -> Sections:
 
 
 def _nowhere() -> tuple[Fault, ...]:
-    raise ConfigError((Fault("-", "this gateway was not started from a file"),))
+    raise ReloadError(NO_FILE)
 
 
 def limits_of(server: ServerSection, most: int = 0) -> Limits:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ConfigError", "Fault", "GatewayError"]
+__all__ = ["ConfigError", "Fault", "GatewayError", "ReloadError"]
 
 from dataclasses import dataclass
 
@@ -28,3 +28,7 @@ class ConfigError(GatewayError):
     def __init__(self, faults: tuple[Fault, ...]) -> None:
         super().__init__("\n".join(map(str, faults)))
         self.faults = faults
+
+
+class ReloadError(GatewayError):
+    """No file was found wrong: there is none to read again, or nobody left to read it for. Says what to do instead."""

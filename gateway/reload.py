@@ -23,11 +23,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gateway.app import Gateway
+from gateway.app import NO_FILE, Gateway
 from gateway.config import Loaded, Settings
 from gateway.config.document import Document, read_document
 from gateway.config.loader import load_document
-from gateway.errors import ConfigError, Fault
+from gateway.errors import ConfigError, Fault, ReloadError
 
 __all__ = ["KEPT", "Reloader", "Source", "kept"]
 
@@ -35,7 +35,7 @@ _LOG = logging.getLogger("evenhand.reload")
 
 WATCH_SECONDS = 1.0
 
-_STOPPING = Fault("-", "the gateway is stopping")
+_STOPPING = "The gateway is stopping."
 #: Nobody knows how far it came.
 _OURS = Fault("-", "a fault of the gateway, not of the file; what is in force may be of both: restart it")
 
@@ -125,18 +125,21 @@ class Reloader:
     def asked(self) -> None:
         """Reload because a signal says so; on the loop, without waiting."""
         if self._stopped:
-            _LOG.warning("not reloaded: %s", _STOPPING.message)
+            _LOG.warning("not reloaded: the gateway is stopping")
             return
         self._loop.run_in_executor(None, self._told)
 
     def reload(self) -> tuple[Fault, ...]:
-        """Reload, from any other thread, and return what to warn of. Raises ConfigError; then nothing has changed."""
+        """Reload, from any other thread, and return what to warn of.
+
+        Raises ConfigError, or ReloadError where there is nothing to read; then nothing has changed.
+        """
         with self._lock:
             source = self._source
             if source is None:
-                raise ConfigError((Fault("-", "this gateway was not started from a file"),))
+                raise ReloadError(NO_FILE)
             if self._stopped:
-                raise ConfigError((_STOPPING,))
+                raise ReloadError(_STOPPING)
             self._looks = self._look()
             try:
                 document = read_document(source.path, source.environ)

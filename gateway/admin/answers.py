@@ -19,7 +19,7 @@ from starlette.responses import Response
 
 from gateway.proxy.accept import preferred
 from gateway.proxy.answer import content
-from gateway.proxy.problems import problem
+from gateway.proxy.problems import Problem, problem
 from gateway.telemetry.breath import breathing
 
 __all__ = ["STYLE", "html_answer", "json_answer", "json_list", "on_exception", "on_http_exception", "problem_answer"]
@@ -41,6 +41,8 @@ _DIGEST = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode("asci
 _POLICY = (
     f"default-src 'none'; style-src 'sha256-{_DIGEST}'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
+#: What no caller is answered, only who operates.
+_NOT_POSSIBLE = Problem("not-possible", 409, "Not possible here", "This gateway has nothing that could be changed so.")
 #: What the router says only by status.
 _DETAILS = {404: "", 405: "This path does not take that method.", 413: "The form is longer than is read."}
 _NOTHING_LOADS = "default-src 'none'; frame-ancestors 'none'"
@@ -73,7 +75,7 @@ def problem_answer(
     connection: HTTPConnection, status: int, code: str = "", detail: str = "", headers: Mapping[str, str] | None = None
 ) -> Response:
     """Answer with the problem of short name `code`, or that of `status`, in the form its reader prefers."""
-    kind = problem(code, status)
+    kind = _NOT_POSSIBLE if status == _NOT_POSSIBLE.status else problem(code, status)
     members = {"type": kind.type_uri, "title": kind.title, "status": status, "detail": detail or kind.detail}
     accept = connection.headers.get("accept")
     media_type, body = content(members, preferred(accept.encode("latin-1") if accept else None))

@@ -40,7 +40,7 @@ def test_no_reload_once_it_stops(tmp_path: Path) -> None:
         gateway.signal(signal.SIGHUP)
         answer = gateway.ask("/api/reload", "POST")
         assert answer.status == http.client.CONFLICT
-        assert answer.json()["errors"] == [{"path": "-", "message": "the gateway is stopping"}]
+        assert answer.json()["detail"] == "The gateway is stopping."
         assert gateway.end() == 0
         assert "not reloaded: the gateway is stopping" in gateway.stderr
         assert "Traceback" not in gateway.stderr

@@ -136,5 +136,6 @@ async def test_postures(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Non
 async def test_no_posture_where_none_decides(tmp_path: Path) -> None:
     """Limits kept in this process are never lost; nobody shall believe that a posture holds."""
     served = Acting(tmp_path)
-    assert (await served.post("/api/posture", {"posture": "open", "for": "1h"})).status_code == 409
+    refused = await served.post("/api/posture", {"posture": "open", "for": "1h"})
+    assert (refused.status_code, refused.json()["title"]) == (409, "Not possible here")
     assert (await served.ask("/api/posture")).json()["store"] is None
