@@ -3,7 +3,8 @@
 Rules
 1. Something is printed at once, and every second; in place on a terminal, as plain lines anywhere else.
 2. The figures begin anew when the backfill starts: before that nobody is short of anything.
-3. The same night in both modes. Only the gateway differs: `serve`, or one plain bucket for everybody (`gate.py`).
+3. The same night in both modes. Only the gateway differs: `serve`, or one plain bucket for everybody (`gate.py`). But
+   each run sizes service and callers by what the machine can do as it begins, so it says to what when it ends.
 4. Ctrl-C, TERM and HUP end it early, with the same figures and exit code 0.
 """
 
@@ -40,8 +41,8 @@ _LEAST, _MOST = 60, 300
 
 _NAMES = {"evenhand": "With Evenhand", "shared-bucket": "With one bucket for all"}
 _OTHER = {
-    "evenhand": "The same night with one bucket for all: evenhand demo --mode shared-bucket",
-    "shared-bucket": "The same night with Evenhand: evenhand demo",
+    "evenhand": "The same night with one bucket for all, sized anew: evenhand demo --mode shared-bucket",
+    "shared-bucket": "The same night with Evenhand, sized anew: evenhand demo",
 }
 
 
@@ -174,7 +175,8 @@ class _Show:
         await self._account(account)
         account.close()
         self._screen.final(self._title("the end", second, cast), rows, self._gateway)
-        print(f"{table.sentence(_NAMES[self._mode], rows, BACKFILL)}\n{_OTHER[self._mode]}", flush=True)
+        sized = f"This run was sized to a service of {cast.backstop} requests a second."
+        print(f"{table.sentence(_NAMES[self._mode], rows, BACKFILL)}\n{sized}\n{_OTHER[self._mode]}", flush=True)
 
     def _title(self, phase: str, second: int, cast: Night) -> str:
         return f"mode {self._mode} | {phase} | {second} s | backstop {cast.backstop}/s"

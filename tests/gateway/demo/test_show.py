@@ -41,6 +41,9 @@ def played(mode: str) -> tuple[float, float, float, str]:
     assert child.returncode == 0, text
     found = SENTENCE.search(text)
     assert found is not None, text
+    sized = re.search(r"^This run was sized to a service of (\d+) requests a second\.$", text, re.MULTILINE)
+    assert sized is not None, text
+    assert f"backstop {sized[1]}/s" in text
     return float(found[1]), float(found[3]), float(found[4]), text
 
 
