@@ -278,7 +278,9 @@ class Exchange(Receiver):
         """Answer a request that is never decided: it cannot be read, or its server found fault with it before."""
         self._say(rejection)
         self._close()
-        self._front.pipeline.reject(self._seen(), rejection, self._as_read().request_id)
+        front, parsed = self._front, self._as_read()
+        facts = parsed.facts or front.parser.seen(self._head, parsed.fields)
+        front.pipeline.reject(facts, rejection, parsed.request_id)
 
     def _give_up(self) -> None:
         if self._over:
@@ -384,11 +386,6 @@ class Exchange(Receiver):
             return False
         # Who was promised a 100 may send its body after all, or the next request: nobody can tell which.
         return parsed.length is None or parsed.length - self._received > DISCARDED or b"expect" in parsed.fields
-
-    def _seen(self) -> RequestFacts:
-        """Return what is known of a request that was never decided: from whom it came, if nothing else."""
-        parsed = self._as_read()
-        return parsed.facts or self._front.parser.seen(self._head, parsed.fields)
 
     def _as_read(self) -> Parsed:
         """Return what the head says; of one that was never read only an id."""
