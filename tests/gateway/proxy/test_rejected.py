@@ -62,6 +62,7 @@ def test_whatever_is_rejected_is_somebodys(
     assert told.field("x-request-id") == decision.request_id
 
 
+@pytest.mark.interpreted
 def test_a_bug_before_anything_is_known_is_somebodys_too(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer and the books name the same request, and the peer."""
 
