@@ -36,7 +36,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, cast
 
 from policies.kernels.backlog import Queue
 from policies.kernels.ceilings import Ceilings, Make
@@ -109,18 +109,29 @@ class Shares(Reservoir):
         self._roster.lower = frozenset(self._rules)
 
     def take(self, ask: Ask, now: Micros) -> ShareRefusal | None:
-        """Take `ask.cost` from the tenant's share and the backstop at `now`; None if taken, else nothing was.
-
-        The path of a tenant with much left in its share bucket is written out here: it is that of nearly every ask, and
-        calls to what it repeats would double its time.
-        """
+        """Take `ask.cost` from the tenant's share and the backstop at `now`; None if taken, else nothing was."""
         member = self._members.get(ask.tenant)
         if member is None or member.ask is not ask:
             member = self._roster.meet(ask, now)
+        return self.take_of(member, now)
+
+    def meet(self, ask: Ask, now: Micros) -> Member:
+        """Return whom `ask` is of. That holds for it while this is its `ask`: no look by name is needed as long."""
+        return self._roster.meet(ask, now)
+
+    def take_of(self, member: Member, now: Micros) -> ShareRefusal | None:
+        """Do what `take` does, of the ask that `member` was met with last.
+
+        The path of a tenant with much left in its share bucket is written out here: it is that of nearly every ask, and
+        calls to what it repeats would double its time. It does without the ask: the member knows what it costs.
+        """
         if now >= self._due_us:
+            ask = cast("Ask", member.ask)
             self._advance(now)
+            if member.ask is None:  # it was idle, or shares no more with others
+                member = self._roster.meet(ask, now)
         if now < member.light_at:
-            return self._take_tracked(member, ask, now)
+            return self._take_tracked(member, cast("Ask", member.ask), now)
         line = self._line
         elapsed = now - line.solved_us
         virtual = line.virtual_base + elapsed * line.level
@@ -132,15 +143,15 @@ class Shares(Reservoir):
             elif member.low is None:
                 left = min(left, line.deep)
             else:
-                return self._take_tracked(member, ask, now)
-        cost = ask.cost
+                return self._take_tracked(member, cast("Ask", member.ask), now)
+        cost = member.cost
         left -= cost * member.per_weight
         due = self._arrival
         earliest = elapsed - self._full_us
         if due < earliest:  # noqa: PLR1730 - a call of max() costs three times as much
             due = earliest
-        if left < member.half or due - elapsed >= self._half_us:
-            return self._take_tracked(member, ask, now)
+        if left < 0.5 * small or due - elapsed >= self._half_us:
+            return self._take_tracked(member, cast("Ask", member.ask), now)
         line.light += cost
         member.arrival = virtual - left
         self._arrival = due + cost * self._cost_us
@@ -246,7 +257,7 @@ class Shares(Reservoir):
         line = member.line
         if (watch := member.watch) is not None:
             watch.asks += cost
-        if left < member.half:
+        if left < 0.5 * member.small:
             until = now + HEAVY_US
             if member.heavy_until < until:
                 member.heavy_until = until

@@ -33,13 +33,13 @@ JITTER: Final = 1.25
 
 
 @lru_cache(maxsize=1_000)
-def _scale(weight: float) -> tuple[float, float, float]:
-    """Return a unit, the small burst and half of it, per weight.
+def _scale(weight: float) -> tuple[float, float]:
+    """Return a unit, and the small burst, per weight.
 
     Tenants of one weight have the very same numbers: ten thousand tenants are more than the processor's cache holds,
     and what is asked of each is mostly the time to fetch it.
     """
-    return 1.0 / weight, SMALL / weight, SMALL / weight / 2
+    return 1.0 / weight, SMALL / weight
 
 
 class Low:
@@ -104,30 +104,38 @@ class Member(Ratio):
     """A tenant, or the group of all tenants that nobody listed (whose members have a level of their own)."""
 
     __slots__ = (
-        "arrival", "ask", "denied", "group", "had_high", "had_low", "half", "heavy_until", "high_until", "light_at",
-        "line", "low", "mark", "meter", "meter_rate_us", "metered_us", "over_us", "own_burst", "own_rate_us", "part",
-        "per_weight", "plain", "queue", "saved", "seen_us", "small", "watch", "whole", "within_refused",
+        "arrival", "ask", "cost", "denied", "gone", "group", "had_high", "had_low", "heavy_until", "high_until",
+        "light_at", "line", "low", "mark", "meter", "meter_rate_us", "metered_us", "name", "over_us", "own_burst",
+        "own_rate_us", "part", "per_weight", "plain", "queue", "saved", "seen_us", "small", "watch", "whole",
+        "within_refused",
     )  # fmt: skip
 
-    def __init__(self, weight: float, line: Waterline, now: Micros, *, full: bool) -> None:
+    def __init__(self, weight: float, line: Waterline, now: Micros, *, full: bool, name: str = "") -> None:
         super().__init__(weight)
-        # In this order, which a compiled class has in memory too: what every take looks at lies together.
-        #: The ask last seen, so that limits and weight are compared only when another one comes.
+        # In this order, which a compiled class has in memory too: what every take looks at lies together, in the first
+        # two lines of the processor's cache, and what `idle` finds of those who ask as well.
+        #: The ask last seen, so that limits and weight are compared only when another one comes; and its cost.
         self.ask: Ask | None = None
-        self.per_weight, self.small, self.half = _scale(weight)
+        self.cost: RequestUnits = 0.0
+        #: When the last ask may be light.
+        self.light_at: Micros = 0
+        self.per_weight, self.small = _scale(weight)
         virtual = line.virtual(now)
         #: Theoretical arrival time of the share bucket, in virtual time. A full bucket is a little more than full, so
         #: that no rounding makes it less.
         self.arrival = virtual - max(self.small, line.deep) * 1.0001 if full else virtual
-        #: Until when demand is followed by itself, for little was left in the bucket; when the last ask may be light.
-        self.light_at: Micros = 0
-        self.heavy_until: Micros = 0
-        #: Whether it asked in the highest class, and in a lower one; and what that is owed, once both are true.
+        #: What its lower class is owed, once it asked in the highest class as well.
         self.low: Low | None = None
-        self.had_high = self.had_low = False
+        self.line = line
+        #: The group this tenant shares with; None if it was listed.
+        self.group: Member | None = None
+        #: Whether it asked in the highest class, and in a lower one; whether the roster has let go of it.
+        self.had_high = self.had_low = self.gone = False
+        self.name = name
+        #: Until when demand is followed by itself, for little was left in the bucket.
+        self.heavy_until: Micros = 0
         #: The last ask that was not light.
         self.seen_us = now
-        self.line = line
         #: The weight it was given, and what that is multiplied by here: see `parts`.
         self.whole = weight
         self.part = 1.0
@@ -135,8 +143,6 @@ class Member(Ratio):
         self.mark = b""
         #: Whether the ask last seen has one share bucket to look at, and neither a group nor another class.
         self.plain = True
-        #: The group this tenant shares with; None if it was listed.
-        self.group: Member | None = None
         self.high_until: Micros = 0
         #: What was earned with the bucket full while callers were booked to return.
         self.saved = 0.0
@@ -170,7 +176,7 @@ class Member(Ratio):
         held = self.held(now) * self.weight
         virtual, grown = self.line.virtual(now), self.weight / weight
         self.line.reweigh(self, weight)
-        self.per_weight, self.small, self.half = _scale(weight)
+        self.per_weight, self.small = _scale(weight)
         self.arrival = virtual - min(held * self.per_weight, self.full())
         self.saved *= grown
         self.denied = virtual + max(0.0, self.denied - virtual) * grown
@@ -274,16 +280,18 @@ class Member(Ratio):
 
     def idle(self, forget_us: Micros, now: Micros) -> bool:
         """Return whether this tenant was idle for `forget_us`, all its buckets full (an unlisted one's own apart)."""
+        # Not cut off at a full bucket, the arrival time says how long it has been full. Asked first, and without calls:
+        # of those who do ask nothing else need be fetched from memory.
+        line = self.line
+        if self.group is None and (
+            line.virtual(now) - self.arrival <= max(self.small, line.deep) + forget_us * line.level
+        ):
+            return False
         if now - self.seen_us < forget_us or now < self.queue.end_us:
             return False
         if self.meter > (now - self.metered_us) * self.meter_rate_us > 0.0:
             return False
-        if self.low is not None and now < self.low.until_us:
-            return False
-        # Not cut off at a full bucket, the arrival time says how long it has been full.
-        return (
-            self.group is not None or self.line.virtual(now) - self.arrival > self.full() + forget_us * self.line.level
-        )
+        return self.low is None or now >= self.low.until_us
 
     def rebase(self, back: float) -> None:
         """Follow a virtual time that was set back."""

@@ -61,7 +61,7 @@ class Roster:
         self.guarded: frozenset[int] = frozenset()
         self.lower: frozenset[int] = frozenset()
         self.max_unlisted = max_unlisted
-        self._order: deque[tuple[str, Member]] = deque()
+        self._order: deque[Member] = deque()
         self._unlisted = 0
         self._overflow: Member | None = None
 
@@ -82,7 +82,7 @@ class Roster:
             member.had_low = True
         else:
             member.had_high = True
-        member.ask = ask
+        member.ask, member.cost = ask, ask.cost
         member.plain = member.group is None and member.low is None
         if ask.cls in self.guarded:
             member.light_at = FOREVER
@@ -116,6 +116,8 @@ class Roster:
         self.weigh(self.group, unlisted_weight, self.group.part, now)
         for member in self.members.values():
             member.ask = None
+        if self._overflow is not None:
+            self._overflow.ask = None
 
     @property
     def has_unlisted(self) -> bool:
@@ -125,13 +127,13 @@ class Roster:
     def sweep(self, now: Micros) -> None:
         """Drop those of the next few members that are idle."""
         for _ in range(min(SWEEP, len(self._order))):
-            tenant, member = self._order.popleft()
-            if self.members.get(tenant) is not member:
+            member = self._order.popleft()
+            if member.gone:
                 continue  # it was listed, or is no longer, and has another member
             if member.idle(FORGET_US if member.group is not None else LIFE_US, now):
-                self._drop(tenant, member)
+                self._drop(member)
             else:
-                self._order.append((tenant, member))
+                self._order.append(member)
 
     def rebase(self) -> None:
         """Set virtual time back, with every share bucket, once it is very large: hours or months apart."""
@@ -146,11 +148,11 @@ class Roster:
         """Make a member for `ask`, in place of one that was listed and no longer is, or the other way round."""
         before = self.members.get(ask.tenant)
         if before is not None:
-            self._drop(ask.tenant, before)
+            self._drop(before)
         if ask.listed:
-            member = Member(ask.weight, self.line, now, full=True)
+            member = Member(ask.weight, self.line, now, full=True, name=ask.tenant)
         elif self._unlisted < self.max_unlisted:
-            member = self._minted(ask.weight, now)
+            member = self._minted(ask.weight, now, ask.tenant)
             if not self._unlisted:
                 self.line.join(self.group.weight)
             self._unlisted += 1
@@ -164,21 +166,25 @@ class Roster:
             self._mark(ask.tenant, member)
             if member.mark in self.elsewhere:
                 member.spend(LENT * member.small * member.weight, now)
-        self._order.append((ask.tenant, member))
+        self._order.append(member)
         return member
 
-    def _minted(self, weight: float, now: Micros) -> Member:
-        member = Member(weight, self.inner, now, full=False)
+    def _minted(self, weight: float, now: Micros, name: str = "") -> Member:
+        member = Member(weight, self.inner, now, full=False, name=name)
         member.group = self.group
         return member
 
-    def _drop(self, tenant: str, member: Member) -> None:
+    def _drop(self, member: Member) -> None:
+        """Let go of a member; whoever has kept it meets another at the next ask."""
+        member.gone, member.ask = True, None
         member.leave()
         member.line.part(member.weight)
-        del self.members[tenant]
+        del self.members[member.name]
         if member.mark:
             del self.marks[member.mark]
         if member.group is not None:
             self._unlisted -= 1
+            if self._overflow is not None:
+                self._overflow.ask = None  # there is room now for one of those who share it
             if not self._unlisted:
                 self.line.part(self.group.weight)

@@ -77,6 +77,36 @@ def test_too_many_unlisted_tenants_share_one_bucket() -> None:
     assert shares.share_of("minted-500", EPOCH + SECOND) is None
 
 
+def test_one_of_too_many_has_its_own_bucket_once_there_is_room() -> None:
+    """Whoever shared the one of the rest is known by itself after another is forgotten, or a reload makes room."""
+    shares = service(500.0, 50.0, most=1)
+    first, second, third = (Ask(name, listed=False) for name in ("first", "second", "third"))
+    for ask in (first, second, second):
+        shares.take(ask, EPOCH)
+    assert shares.share_of("second", EPOCH) is None
+    now = EPOCH + 61 * SECOND
+    for _ in range(2):
+        shares.tick(now)
+    shares.take(second, now)
+    assert shares.share_of("second", now) is not None
+    shares.take(third, now)
+    shares.rebuild(500.0 / SECOND, 50.0, CLASSES, 1.0, now, 2)
+    shares.take(third, now)
+    assert shares.share_of("third", now) is not None
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_tenant_that_is_forgotten_as_it_comes_back_is_met_again(listed: bool) -> None:
+    """An ask that finds the periodic work due is not taken from a tenant that this lets go of."""
+    shares, back = service(500.0, 50.0), Ask("back", listed=listed)
+    shares.take(back, EPOCH)
+    now = EPOCH + 100 * SECOND
+    shares.tick(now)
+    assert shares.take(back, now) is None or not listed
+    assert share_of(shares, "back", now).tokens <= 19.1
+    assert shares.view(now).tenants == 1
+
+
 def test_unlisted_tenant_is_forgotten_after_a_minute() -> None:
     """Its place is free for another then, and not before."""
     shares = service(500.0, 50.0)

@@ -167,7 +167,7 @@ def test_whoever_is_uneven_stays_noticed_while_it_would_not_fit() -> None:
     member = fleet.part.roster.members["uneven"]
     assert member.part > 3.0
     now = EPOCH + 6 * SECOND
-    assert member.held(now) > member.half
+    assert member.held(now) > member.small / 2
     assert mark_of("uneven") in fleet.part.parts.told(now).noticed
     fleet.run(OTHERS, 6.0, 9.0, 300.0, told)
     assert mark_of("uneven") not in fleet.part.parts.told(EPOCH + 9 * SECOND).noticed
