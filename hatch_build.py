@@ -89,6 +89,7 @@ MODULES = (
     "policies/classify.py",
     "policies/kernels/backlog.py",
     "policies/kernels/ceilings.py",
+    "policies/kernels/cells.py",
     "policies/kernels/fairshare.py",
     "policies/kernels/gcra.py",
     "policies/kernels/member.py",

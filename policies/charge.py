@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from policies.kernels.cells import Cell
 from policies.kernels.gcra import Bucket
+from policies.kernels.member import Member
 from policies.native import mypyc_attr
 from policies.request import Class
 from policies.units import NEVER, Micros, Rate, RequestUnits, Seats
@@ -44,13 +46,6 @@ class Charge:
     rate: Rate | None = None
     low: bool = False
     overflow: str = ""
-    #: The bucket that a store of this process has found for it, good while its `home` is that store: with ten thousand
-    #: tenants to look it up by name is mostly waiting for memory. No part of the charge.
-    kept: Bucket | None = field(init=False, default=None, compare=False, repr=False)
-
-    def keep(self, bucket: Bucket) -> None:
-        """Remember the bucket."""
-        object.__setattr__(self, "kept", bucket)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +89,24 @@ class Memo:
 
     A plan is at hand wherever a request is. What is found by it needs no look-up by name, and with ten thousand tenants
     no other line of the processor's cache for each step of that look-up.
+
+    `store` is the number of the store of this process that was asked last, and the next five are what that found: the
+    buckets of the own charges, the cells of the seats, the member of the share. They are good while `changed` of each
+    is no later than `as_of`; a member is while it has the plan's share as its `ask`. `even` says that every own charge
+    costs what the plan does and is of the highest class, so that none of them need be looked at.
     """
 
-    __slots__ = ("account", "counted", "mark", "metered", "owner", "ready", "told")
+    __slots__ = (
+        "account", "as_of", "buckets", "cells", "counted", "even", "mark", "member", "metered", "owner", "ready",
+        "store", "told",
+    )  # fmt: skip
 
     def __init__(self) -> None:
+        self.store = self.as_of = 0
+        self.even = False
+        self.buckets: tuple[Bucket, ...] = ()
+        self.cells: tuple[Cell, ...] = ()
+        self.member: Member | None = None
         #: Of what the plan is, for whoever finds it with `owner`, who keeps it.
         self.mark = 0
         #: How its limits are told, and its refusals; where requests are counted by tenant, and by key; and where the
@@ -115,6 +123,8 @@ class Memo:
 class Plan:
     """All the steps of one decision. `own` is in the order of RateLimit fields: key, tenant, then named policies."""
 
+    #: No part of the plan. First, for it is looked at first and lies beside the rest.
+    memo: Memo = field(init=False, default_factory=Memo, compare=False, repr=False)
     tenant: str
     credential: str
     cls: Class
@@ -128,8 +138,6 @@ class Plan:
     holds: tuple[Hold, ...] = ()
     #: What to answer where no store does (`policies/posture.py`).
     posture: str = "safe-capacity"
-    #: No part of the plan.
-    memo: Memo = field(init=False, default_factory=Memo, compare=False, repr=False)
 
 
 @mypyc_attr(acyclic=True, free_list_len=1)

@@ -18,12 +18,13 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Final, Protocol
 
-from policies.charge import Charge, Hold, Plan, Reading, Refusal, ShareCharge
+from policies.charge import Charge, Hold, Memo, Plan, Reading, Refusal, ShareCharge
 from policies.kernels import gcra
+from policies.kernels.cells import Cells, free
 from policies.kernels.fairshare import Shares
-from policies.kernels.gcra import Bucket
+from policies.kernels.gcra import GONE, Bucket
 from policies.policy import ClassRule, PolicySet
-from policies.units import SECOND, Micros, RequestUnits, Seats
+from policies.units import SECOND, Micros, RequestUnits
 
 __all__ = ["SEAT_WAIT_US", "Backstop", "MemoryStore", "ShareRefusal"]
 
@@ -97,8 +98,8 @@ class MemoryStore:
     one is given.
     """
 
-    __slots__ = ("_backstop", "_buckets", "_changed_at", "_hand", "_left", "_max_keys", "_number", "_overflow", "_peak",
-                 "_pinned", "_ring", "_seats", "_shares", "overflow_requests")  # fmt: skip
+    __slots__ = ("_backstop", "_buckets", "_changed_at", "_changes", "_hand", "_left", "_max_keys", "_number",
+                 "_overflow", "_peak", "_pinned", "_ring", "_seats", "_shares", "overflow_requests")  # fmt: skip
 
     def __init__(self, policies: PolicySet, max_keys: int, now: Micros, backstop: Backstop | None = None) -> None:
         self._backstop: Backstop = backstop or Shares(
@@ -119,7 +120,9 @@ class MemoryStore:
         self._pinned: list[str] = []
         self._left: list[str] = []
         self._peak = 0
-        self._seats: dict[str, Seats] = {}
+        self._seats = Cells()
+        #: Counts what a plan that keeps what it found has to notice: `changed` of a bucket or cell is one of these.
+        self._changes = 0
         self._changed_at = now
         self.overflow_requests = 0
 
@@ -136,64 +139,87 @@ class MemoryStore:
     @property
     def seats_taken(self) -> int:
         """Seats held now, over all concurrency limits."""
-        return sum(self._seats.values())
+        return self._seats.taken
 
     def take(self, plan: Plan, now: Micros) -> Reading:
         """Take every enforced charge and seat of `plan` at `now`, or nothing; then ask the shadow charges."""
-        found: list[Bucket] = []
-        refused = self._ask(plan, now, found)
-        if refused:
-            return Reading(tuple(refused), tuple([bucket.left for bucket in found]))
+        memo = plan.memo
+        if not self._holds(memo):
+            self._find(plan, memo, now)
+        left: list[RequestUnits] = []
+        # Nearly every request: no other class waits at any bucket, and the charges need not be looked at.
+        quiet = memo.even and free(memo.cells) and not plan.holds and gcra.agree(memo.buckets, plan.cost, now)
+        if not quiet:
+            refused = self._ask(plan, memo, now, left)
+            if refused:
+                return Reading(tuple(refused), tuple(left))
         over = False
         if plan.share is not None:
             # What shares fairly is called without a detour where this is compiled.
             shares = self._shares
-            share = self._backstop.take(plan.share, now) if shares is None else shares.take(plan.share, now)
-            if share is not None:
-                refused.append(Refusal(share.limit, share.wait_us))
-                tokens = tuple([bucket.left for bucket in found])
-                return Reading(tuple(refused), tokens, (), share.beyond_own, share.over)
-            over = self._backstop.over if shares is None else shares.over
-        left: list[RequestUnits] = []
-        for index, charge in enumerate(plan.own):
-            bucket, cost = found[index], charge.cost
-            if charge.low and now < bucket.low_until:
-                gcra.take(bucket, charge, now)
+            if shares is None:
+                share = self._backstop.take(plan.share, now)
+                over = self._backstop.over
             else:
-                bucket.level = bucket.found + cost
-                if now > bucket.stamp:  # noqa: PLR1730 - max() is a call
-                    bucket.stamp = now
-            left.append(bucket.left - cost)
-        seats = self._seats
-        for seat in plan.seats:
-            seats[seat.holder] = seats.get(seat.holder, 0) + 1
+                member = memo.member
+                if member is None or member.ask is not plan.share:
+                    member = memo.member = shares.meet(plan.share, now)
+                share = shares.take_of(member, now)
+                over = shares.over
+            if share is not None:
+                left = left or [bucket.burst - gcra.level_at(bucket, now) for bucket in memo.buckets]
+                return Reading((Refusal(share.limit, share.wait_us),), tuple(left), (), share.beyond_own, share.over)
+        if quiet:
+            gcra.take_all(memo.buckets, plan.cost, now, left)
+        else:
+            _pay(plan, memo, now, left)
+        for cell in memo.cells:
+            cell.held += 1
         return Reading((), tuple(left), self._shadow(plan, now) if plan.shadow else (), False, over)
 
-    def _ask(self, plan: Plan, now: Micros, found: list[Bucket]) -> list[Refusal]:
+    def _holds(self, memo: Memo) -> bool:
+        """Return whether what was found for a plan still holds; all is touched at once: memory is waited for once."""
+        if memo.store != self._number:
+            return False
+        as_of = memo.as_of
+        for bucket in memo.buckets:
+            if bucket.changed > as_of:
+                return False
+        for cell in memo.cells:  # noqa: SIM110 - any() would make a generator
+            if cell.changed > as_of:
+                return False
+        return True
+
+    def _find(self, plan: Plan, memo: Memo, now: Micros) -> None:
+        """Look up what a plan is about, made if need be and as large as it says, and keep that in its memo."""
+        buckets: list[Bucket] = []
+        even = True
+        for charge in plan.own:
+            buckets.append(self._bucket(charge, now, buckets))
+            even &= charge.cost == plan.cost and not charge.low
+        self._changes += 1
+        seats = self._seats
+        memo.cells = cells = tuple([seats.find(seat.holder, seat.seats, self._changes) for seat in plan.seats])
+        seats.trim(cells)
+        memo.buckets, memo.even, memo.member = tuple(buckets), even, None
+        memo.store, memo.as_of = self._number, self._changes
+
+    def _ask(self, plan: Plan, memo: Memo, now: Micros, left: list[RequestUnits]) -> list[Refusal]:
         """Ask all own limits, changing none, and return what refused.
 
-        The bucket of each charge in turn is appended to `found`; it has noted its level, and the tokens that this class
-        could take. The kernel's step is written out for what nearly always holds, no other class waiting: as calls to
-        `gcra` it takes 1 us more a decision. The contract suite compares the two.
+        What this class could take of each bucket is appended to `left`. The kernel's step is written out for no other
+        class waiting: as calls to `gcra` it takes 1 us more a decision. The contract suite compares the two.
         """
-        number = self._number
         refused: list[Refusal] = []
-        for charge in plan.own:
-            bucket = charge.kept
-            if (
-                bucket is None
-                or bucket.home != number
-                or bucket.burst != charge.burst
-                or bucket.rate_us != charge.rate_us
-            ):
-                bucket = self._bucket(charge, now, found)
+        for index, charge in enumerate(plan.own):
+            bucket = memo.buckets[index]
             level = bucket.level
             elapsed = now - bucket.stamp
             if elapsed > 0:
                 level -= bucket.rate_us * elapsed
                 if level < 0.0:  # noqa: PLR1730 - max() is a call
                     level = 0.0
-            left = bucket.burst - level
+            could = bucket.burst - level
             if charge.low:
                 contest = now < bucket.high_at + SECOND
             else:
@@ -201,19 +227,16 @@ class MemoryStore:
                 contest = now < bucket.low_until
             if contest:
                 leave = gcra.kept(bucket, charge, now)
-                left -= leave
+                could -= leave
                 fits = level <= gcra.room(bucket, charge, leave)
             else:
                 fits = level <= bucket.burst - charge.cost or level <= 0.0
             if not fits:
                 refused.append(Refusal(charge.limit, gcra.refuse(bucket, charge, now)))
-            found.append(bucket)
-            bucket.found = level
-            bucket.left = left
-        seats = self._seats
-        for seat in plan.seats:
-            if seats.get(seat.holder, 0) >= seat.seats:
-                refused.append(Refusal("concurrency", SEAT_WAIT_US, seat.whose))  # noqa: PERF401 - nearly always nothing
+            left.append(could)
+        for index, cell in enumerate(memo.cells):
+            if cell.held >= cell.seats:
+                refused.append(Refusal("concurrency", SEAT_WAIT_US, plan.seats[index].whose))
         return refused + _held(plan.holds, now) if plan.holds else refused
 
     def _shadow(self, plan: Plan, now: Micros) -> tuple[Refusal, ...]:
@@ -259,12 +282,13 @@ class MemoryStore:
 
     def release(self, plan: Plan) -> None:
         """Return the seats of a taken plan. Exactly once per take."""
-        for seat in plan.seats:
-            left = self._seats[seat.holder] - 1
-            if left:
-                self._seats[seat.holder] = left
-            else:
-                del self._seats[seat.holder]
+        if plan.memo.store == self._number:
+            # No cell is dropped while a seat is taken in it, so they are those of the take.
+            for cell in plan.memo.cells:
+                cell.held -= 1
+        else:
+            for seat in plan.seats:
+                self._seats.give(seat.holder)
 
     def tick(self, now: Micros) -> None:
         """Drop some buckets that are full again, and let the backstop do its slice."""
@@ -293,7 +317,7 @@ class MemoryStore:
         for _ in range(min(SWEEP_PER_TICK, len(self._left))):
             name = self._left.pop()
             if self._idle(self._buckets[name], now):
-                self._buckets.pop(name).home = 0
+                self._buckets.pop(name).changed = GONE
             else:
                 self._pinned.append(name)
 
@@ -304,8 +328,9 @@ class MemoryStore:
             bucket = self._open(charge, now, keep)
         if bucket.rate_us != charge.rate_us or bucket.burst != charge.burst:
             gcra.resize(bucket, charge.rate_us, charge.burst, self._changed_at)
-        if bucket.home and charge.kept is not bucket:
-            charge.keep(bucket)
+            if bucket.changed != GONE:
+                self._changes += 1
+                bucket.changed = self._changes
         return bucket
 
     def _open(self, charge: Charge, now: Micros, keep: Sequence[Bucket]) -> Bucket:
@@ -316,6 +341,7 @@ class MemoryStore:
         if len(self._ring) < self._max_keys:
             self._ring.append(charge.bucket)
             return self._new(charge, now)
+        # Nobody keeps this one: it is `GONE` from the first.
         self.overflow_requests += 1
         name = charge.overflow or charge.limit
         shared = self._overflow.get(name)
@@ -325,7 +351,8 @@ class MemoryStore:
 
     def _new(self, charge: Charge, now: Micros) -> Bucket:
         bucket = self._buckets[charge.bucket] = Bucket(charge.rate_us, charge.burst, now)
-        bucket.home = self._number
+        self._changes += 1
+        bucket.changed = self._changes
         return bucket
 
     def _idle(self, bucket: Bucket, now: Micros) -> bool:
@@ -348,13 +375,24 @@ class MemoryStore:
             bucket = buckets[name]
             if self._idle(bucket, now) and bucket not in keep:
                 del buckets[name]
-                bucket.home = 0
+                bucket.changed = GONE
                 last = ring.pop()
                 if hand < len(ring):
                     ring[hand] = last
             else:
                 hand += 1
         self._hand = hand
+
+
+def _pay(plan: Plan, memo: Memo, now: Micros, left: list[RequestUnits]) -> None:
+    """Charge what `_ask` agreed to, one by one, and count it out of `left`."""
+    for index, charge in enumerate(plan.own):
+        bucket = memo.buckets[index]
+        if charge.low and now < bucket.low_until:
+            gcra.take(bucket, charge, now)
+        else:
+            gcra.pay(bucket, charge.cost, now)
+        left[index] -= charge.cost
 
 
 def _held(holds: tuple[Hold, ...], now: Micros) -> list[Refusal]:

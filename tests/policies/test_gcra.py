@@ -275,3 +275,38 @@ def test_resize_settles_at_the_old_rate_first() -> None:
     assert gcra.level_at(bucket, EPOCH + SECOND) == pytest.approx(10.0)
     gcra.resize(bucket, 1.0 / SECOND, 20.0, EPOCH)
     assert bucket.stamp == EPOCH + SECOND
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(RATES), st.sampled_from([0.5, 1.0, 3.0])), min_size=1, max_size=3),
+    st.lists(st.tuples(st.integers(-1_000, 400_000), st.sampled_from([0.3, 1.0, 4.0])), max_size=30),
+)
+def test_several_at_once_are_each_by_itself(
+    sizes: list[tuple[Fraction, float]], asks: list[tuple[int, float]]
+) -> None:  # fmt: skip
+    """What is written out for many buckets of high asks does to each what the single steps do."""
+    many = tuple(Bucket(per_us(rate), burst, EPOCH) for rate, burst in sizes)
+    single = tuple(Bucket(per_us(rate), burst, EPOCH) for rate, burst in sizes)
+    now = EPOCH
+    for pause, cost in asks:
+        now += pause
+        step = Step(cost)
+        left: list[float] = []
+        agreed = gcra.agree(many, cost, now)
+        assert agreed is all(gcra.admits(bucket, step, now) for bucket in single)
+        if agreed:
+            gcra.take_all(many, cost, now, left)
+            for bucket in single:
+                gcra.demand(bucket, step, now)
+                gcra.take(bucket, step, now)
+            assert left == pytest.approx([bucket.burst - bucket.level for bucket in single])
+            assert [bucket.high_at for bucket in many] == [now] * len(many)
+        assert [(bucket.level, bucket.stamp) for bucket in many] == [(one.level, one.stamp) for one in single]
+
+
+def test_several_do_not_agree_where_a_low_ask_waits() -> None:
+    """What a waiting low ask is owed is looked at closely, by whoever looks at charges."""
+    bucket = Bucket(1.0, 10.0, EPOCH)
+    bucket.low_until = EPOCH + 1
+    assert not gcra.agree((bucket,), 1.0, EPOCH)
+    assert gcra.agree((bucket,), 1.0, EPOCH + 1)

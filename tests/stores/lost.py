@@ -63,11 +63,12 @@ class FakeLeased(MemoryStore):
         return max(0.0, self.owes.get(bucket, 0.0) - now / SECOND)
 
     def in_use(self, holder: str) -> int:
-        return self._seats.get(holder, 0)
+        cell = self._seats._by_holder.get(holder)
+        return cell.held if cell is not None else 0
 
     def occupy(self, plan: Plan, now: Micros) -> None:
         for seat in plan.seats:
-            self._seats[seat.holder] = self._seats.get(seat.holder, 0) + 1
+            self._seats.find(seat.holder, seat.seats, 0).held += 1
 
     def seat_free(self, holder: str, now: Micros) -> bool:
         return holder in self.free

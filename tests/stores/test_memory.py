@@ -162,7 +162,8 @@ def test_refused_request_changes_no_level_and_no_seat(trace: list[tuple[int, int
 
     def books() -> object:
         levels = {name: (bucket.level, bucket.stamp) for name, bucket in store._buckets.items()}
-        return levels, dict(store._seats), backstop._bucket.level, backstop._bucket.stamp
+        seats = {name: cell.held for name, cell in store._seats._by_holder.items()}
+        return levels, seats, backstop._bucket.level, backstop._bucket.stamp
 
     for pause, which in trace:
         now += pause
