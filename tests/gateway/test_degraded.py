@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from gateway.pipeline import Pipeline
 from gateway.ports import Decision
 from gateway.stores.guard import GuardedStore
@@ -15,6 +17,9 @@ from tests.gateway.test_pipeline import ANSWERS, POLICIES, Book
 from tests.stores.lost import FakeLeased, FakeState
 
 __all__: list[str] = []
+
+#: A lost store derives from the real one here.
+pytestmark = pytest.mark.interpreted
 
 
 class Degraded:

@@ -311,6 +311,7 @@ def test_duration_of_the_decision_is_known() -> None:
     assert house.serve().decide_ns == 3000
 
 
+@pytest.mark.interpreted
 def test_request_that_has_to_wait_for_the_store_is_not_decided(house: House) -> None:
     """Nothing is taken or counted meanwhile; who leaves is known by then, who does not is decided anew."""
     taken_back: list[str] = []

@@ -104,7 +104,7 @@ async def test_front_becomes_all_of_the_other(tmp_path: Path, monkeypatch: pytes
     parts = [name for name, value in had.items() if not callable(value) or name in fronts._PARTS]
     assert sorted(parts) == sorted(fronts._PARTS)
     one.become(other)
-    assert [name for name in parts if getattr(one, name) is not getattr(other, name)] == []
+    assert [name for name in parts if getattr(one, name) != getattr(other, name)] == []
 
 
 async def test_handshake_goes_where_it_was_decided_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
