@@ -50,6 +50,13 @@ def _everybody_believed(settings: Settings) -> Iterator[Finding]:
             )
 
 
+def _unix_never_comes(settings: Settings) -> Iterator[Finding]:
+    for index, network in enumerate(settings.server.trusted_proxies):
+        if network == "unix" and not settings.server.listen.unix:
+            message = "is the peer of a unix socket, and [server] listen is none, so this entry trusts nobody"
+            yield ("server", "trusted_proxies", index), message
+
+
 def _guessable(settings: Settings) -> Iterator[Finding]:
     server = settings.server
     length = len(server.admin_token.get_secret_value())
@@ -130,6 +137,7 @@ def _expired(settings: Settings, now: Micros) -> Iterator[Finding]:
 _SOURCES: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
     _nobody_vouches,
     _everybody_believed,
+    _unix_never_comes,
     _guessable,
     _own_listener,
     _any_namespace,

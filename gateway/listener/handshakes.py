@@ -20,6 +20,7 @@ from typing import cast
 
 from gateway.listener.sockets import BACKLOG
 from gateway.proxy.guard import Guard
+from gateway.proxy.peer import named
 
 __all__ = ["Handshakes"]
 
@@ -90,7 +91,7 @@ class Handshakes:
                 self._loop.remove_reader(self._listener.fileno())
                 self._resting = self._loop.call_later(_REST_SECONDS, self._open)
                 return
-            self.take(connection, name[0] if isinstance(name, tuple) else "")
+            self.take(connection, named(connection, name))
 
     async def _shake(self, guard: Guard, connection: socket.socket) -> None:
         connection.setblocking(False)

@@ -4,11 +4,17 @@ Rules
 1. More than `MAX_HEAD` octets or `MAX_FIELDS` fields of a head are 431 and the end of the connection; nothing of such
    a request is passed on. Octets are read in slices, so that no more than one slice is kept beyond the bound.
 2. What stands beside a body (chunk sizes, trailers) is bounded by the same two numbers; trailers are dropped.
+3. Who asks is whom accept(2) named; a connection that is nobody's is not served (`peer`).
 """
 
 from __future__ import annotations
 
+import asyncio
+
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from gateway.proxy.address import UNIX
+from gateway.proxy.peer import peer_of
 
 __all__ = ["MAX_FIELDS", "MAX_HEAD", "Plain"]
 
@@ -30,6 +36,16 @@ class Plain(HttpToolsProtocol):
     _fields = 0
     _in_body = False
     _refused = False
+    peer = ""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's
+        """Take a connection of somebody known."""
+        super().connection_made(transport)
+        self.peer = self.peer or peer_of(transport)
+        if not self.peer:
+            transport.abort()
+        elif self.client is None and self.peer != UNIX:
+            self.client = self.peer, 0
 
     def data_received(self, data: bytes) -> None:
         """Read octets, as long as the head that they belong to is within bounds."""

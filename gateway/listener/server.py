@@ -15,12 +15,13 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import uvicorn
 
 from gateway.config.sections import WebsocketSection
-from gateway.listener.accepting import Accepting
+from gateway.listener.accepting import Accepting, named_as
 from gateway.listener.handshakes import Handshakes
 from gateway.listener.shortage import Shortage
 from gateway.listener.sockets import BACKLOG, pending, refuse_new
@@ -173,7 +174,7 @@ class Listener(uvicorn.Server):
                 for one, peer in found:
                     self._shaking[number].take(one, peer)
                 continue
-            taken = [loop.connect_accepted_socket(make, one) for one, _ in found]
+            taken = [loop.connect_accepted_socket(partial(named_as, make, peer), one) for one, peer in found]
             await asyncio.gather(*taken, return_exceptions=True)
 
     async def _empty(self, seconds: float) -> None:

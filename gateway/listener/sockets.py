@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gateway.errors import GatewayError
+from gateway.proxy.peer import named
 
 __all__ = ["BACKLOG", "bind", "name_of", "pending", "refuse_new", "unlink"]
 
@@ -99,7 +100,7 @@ def refuse_new(listener: socket.socket) -> None:
 
 
 def pending(listener: socket.socket) -> Iterator[tuple[socket.socket, str]]:
-    """Yield the connections that the kernel holds for `listener`, each with its peer's address, "" for a unix one.
+    """Yield the connections that the kernel holds for `listener`, each with its peer.
 
     They are ready for a loop, which sets as much of those that it accepts itself.
     """
@@ -109,7 +110,7 @@ def pending(listener: socket.socket) -> Iterator[tuple[socket.socket, str]]:
             connection.setblocking(False)
             if connection.family != socket.AF_UNIX:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            yield connection, name[0] if isinstance(name, tuple) else ""
+            yield connection, named(connection, name)
 
 
 def unlink(listener: socket.socket) -> None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from uvicorn.protocols.utils import get_remote_addr, is_ssl
+from uvicorn.protocols.utils import is_ssl
 
 from gateway.proxy.deadlines import Due
+from gateway.proxy.peer import peer_of
 
 if TYPE_CHECKING:
     from uvicorn.config import Config
@@ -22,7 +23,10 @@ __all__ = ["Accepted"]
 
 
 class Accepted(Due):
-    """One connection. `transport` is None until it is made, which under TLS is after the handshake."""
+    """One connection. `transport` is None until it is made, which under TLS is after the handshake.
+
+    `peer` is set before that by whoever knows it from accepting; "" is nobody.
+    """
 
     def __init__(
         self,
@@ -38,7 +42,7 @@ class Accepted(Due):
         self.loop: asyncio.AbstractEventLoop = _loop or asyncio.get_running_loop()
         self.connections: set[Any] = server_state.connections
         self.transport: asyncio.Transport = None  # type: ignore[assignment] # it always is there when it is used
-        self.client: tuple[str, int] | None = None
+        self.peer = ""
         self.scheme = "http"
         self.read_paused = False
         self.write_paused = False
@@ -47,7 +51,8 @@ class Accepted(Due):
         """Take note of the transport."""
         self.connections.add(self)
         self.transport = transport
-        self.client = get_remote_addr(transport)
+        if not self.peer:
+            self.peer = peer_of(transport)
         self.scheme = "https" if is_ssl(transport) else "http"
 
     def pause_reading(self) -> None:

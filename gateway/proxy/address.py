@@ -18,13 +18,15 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import TypeAlias
 
-__all__ = ["LONGEST_WALK", "UNIX", "Addresses", "Network"]
+__all__ = ["LONGEST_WALK", "UNIX", "UNKNOWN", "Addresses", "Network"]
 
 Network: TypeAlias = IPv4Network | IPv6Network
 _Ip: TypeAlias = IPv4Address | IPv6Address
 
 #: What a peer on a unix socket is called, as peer and as address.
 UNIX = "unix"
+#: What one is called of which nobody can tell.
+UNKNOWN = "unknown"
 #: Entries of a list that are looked at; no real chain of proxies is longer.
 LONGEST_WALK = 32
 

@@ -27,7 +27,6 @@ import httptools
 
 from gateway.ports import Rejection
 from gateway.proxy.accepted import Accepted
-from gateway.proxy.address import UNIX
 from gateway.proxy.line import RequestLines
 from gateway.proxy.names import BEARING, USUAL
 from gateway.proxy.parse import Head
@@ -114,7 +113,6 @@ class Framing(Accepted):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self.post = post
-        self.peer = UNIX
         self.parser = request_parser(self)
         self.url = b""
         self.headers: Headers = []

@@ -86,7 +86,7 @@ class Guard(Sparable):
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Take a connection, unless there are enough of them."""
         super().connection_made(transport)
-        if self._entered or self.enter(self.client[0] if self.client is not None else ""):
+        if self._entered or self.enter(self.peer):
             self._within(self.post.limits.header_timeout_us)
         else:
             self.post.turned_away(self.peer)

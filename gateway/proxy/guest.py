@@ -34,8 +34,10 @@ class Sparable(Framing):
     _entered = 0.0
 
     def enter(self, peer: str) -> bool:
-        """Count it in before it is made, as under TLS; `peer` is "" on a unix socket. False if there are too many."""
-        self.peer = peer or self.peer
+        """Count it in, under TLS before it is made; False if there are too many, or it is nobody's (`peer`)."""
+        self.peer = peer
+        if not peer:
+            return False
         self._entered = now = self.loop.time()
         return self.post.enter(self, now)
 

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gateway.ports import Rejection
+from gateway.proxy.address import UNKNOWN
 from gateway.proxy.answer import Answer, Asked
 from gateway.proxy.crowd import Crowd
 from gateway.proxy.front import Front
@@ -28,6 +29,7 @@ __all__ = ["Door", "Lane", "lane"]
 
 #: Counted, never answered.
 _TOO_MANY = Rejection(0, "too-many-connections", "More connections than one address, or this process, may hold.")
+_NOBODY = Rejection(0, "unknown-peer", "It was reset before it was accepted, and nobody knows whose it was.")
 
 
 class Door:
@@ -48,7 +50,8 @@ class Door:
         return answer
 
     def _turned_away(self, peer: str) -> None:
-        self.front.pipeline.reject(RequestFacts("", "", self._name(peer)), _TOO_MANY, self.front.new_id())
+        why = _TOO_MANY if peer else _NOBODY
+        self.front.pipeline.reject(RequestFacts("", "", self._name(peer or UNKNOWN)), why, self.front.new_id())
 
     def _name(self, peer: str) -> str:
         return self.front.parser.name(peer)

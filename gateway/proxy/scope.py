@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from starlette.types import Scope
 
-from gateway.proxy.address import UNIX
+from gateway.proxy.address import UNIX, UNKNOWN
 from gateway.proxy.parse import Head
 
 __all__ = ["head_of"]
@@ -34,6 +34,6 @@ def head_of(asked: Scope) -> Head:
 def _peer(scope: dict[str, Any]) -> str:
     """Return the address of the socket's other end. A peer that is gone already is nobody, and not a trusted `unix`."""
     client, server = scope.get("client"), scope.get("server")
-    if client:
-        return str(client[0]) or UNIX
-    return UNIX if server is None or server[1] is None else "unknown"
+    if client and client[0]:
+        return str(client[0])
+    return UNIX if server is None or server[1] is None else UNKNOWN

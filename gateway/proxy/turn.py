@@ -38,7 +38,7 @@ class Post:
     """What all connections of a listener share.
 
     `faulty` counts a fault of the peer at an address and returns the answer; `turned_away` counts a socket above a
-    cap; `crowd` has all of them.
+    cap, or one of "", whom nobody knows; `crowd` has all of them.
     """
 
     limits: Limits

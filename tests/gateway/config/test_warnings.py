@@ -50,6 +50,9 @@ def test_it_is_told_that_every_credential_would_be_rejected(text: str, told: lis
     assert warnings(tmp_path, text) == told
 
 
+NO_UNIX = "is the peer of a unix socket, and [server] listen is none, so this entry trusts nobody"
+
+
 def test_it_is_told_what_opens_more_than_it_seems(tmp_path: Path) -> None:
     """Trust in everybody, tenants that anybody can register, a limit that is off."""
     text = f"""
@@ -69,9 +72,15 @@ def test_it_is_told_what_opens_more_than_it_seems(tmp_path: Path) -> None:
     """
     assert warnings(tmp_path, text) == [
         "server.trusted_proxies[2]: trusts everybody, so any caller can choose the address it is charged to",
+        "server.trusted_proxies[1]: " + NO_UNIX,
         "auth.job[0].tenants: lets whoever registers a namespace at this issuer speak for any tenant of that name",
         'policies[0].mode: policy "p" is off and limits nothing',
     ]
+
+
+def test_unix_is_trusted_where_it_is_listened_on(tmp_path: Path) -> None:
+    """A listener that is a unix socket has peers of that name."""
+    assert warnings(tmp_path, QUIET + f'[server]\nlisten = "unix:{tmp_path}/s"\ntrusted_proxies = ["unix"]\n') == []
 
 
 def test_it_is_told_where_a_reason_to_have_no_limit_is_wrong(tmp_path: Path) -> None:

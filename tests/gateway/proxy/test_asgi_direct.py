@@ -344,7 +344,7 @@ async def test_http_2_says_by_the_stream_whether_a_body_follows(house: House) ->
         ({"raw_path": None, "path": "/a b"}, b"/a%20b", b"192.0.2.7"),
         ({"client": None, "server": ("/run/x.sock", None)}, b"/", None),
         ({"client": ("", 0), "server": None}, b"/", None),
-        ({"client": None}, b"/", b"unknown"),
+        *(({"client": nobody}, b"/", b"unknown") for nobody in (None, ("", 0))),
         ({"raw_path": b"http://a.example.com/x"}, b"/x", b"192.0.2.7"),
     ],
 )
