@@ -46,6 +46,7 @@ MODULES = (
     "gateway/proxy/dates.py",
     "gateway/proxy/deadlines.py",
     "gateway/proxy/exchange.py",
+    "gateway/proxy/farewell.py",
     "gateway/proxy/framing.py",
     "gateway/proxy/front.py",
     "gateway/proxy/guard.py",

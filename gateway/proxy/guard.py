@@ -13,8 +13,7 @@ Rules
    lost to a reset. Whatever is not taken or acknowledged by then is cut.
 3. Every fault is answered with a problem and counted, behind the answers still owed. A socket above
    `max_connections_per_address`, or one too many of all (`crowd`), is closed unanswered and counted.
-4. Half a close is no goodbye: a caller that closes its sending side still gets its answers. Whether it is gone
-   altogether shows when something is written: so a 100 is, which every client of HTTP/1.1 skips.
+4. Half a close is no goodbye: a caller that closes its sending side still gets its answers (`farewell`).
 5. Answers leave in the order of their requests. Reading pauses while `AHEAD` requests wait, while what waits of bodies
    is more than `HELD`, and, between requests, while the caller does not take its answers: so does answering.
 6. A caller that leaves is noticed although nothing is read from it: a reset within a second.
@@ -28,8 +27,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateway.ports import Rejection
 from gateway.proxy.ends import close_by_reset, hung_up
+from gateway.proxy.farewell import LOOK_US, Parting
 from gateway.proxy.framing import BODY, HEAD, IDLE, LINGER, OPAQUE, WORK
-from gateway.proxy.guest import Sparable
 from gateway.proxy.turn import Limits, Post, Turn
 from policies.units import SECOND, Micros
 
@@ -49,17 +48,12 @@ LINGER_US: Final = 2 * SECOND
 LAST_CALL_US: Final = SECOND // 2
 #: How long a caller may take nothing of an answer that waits for it (nginx's send_timeout).
 STALL_US: Final = 60 * SECOND
-#: How soon after half a close we look whether it was a whole one: a caller that left answers the 100 by a reset.
-SOON_SECONDS: Final = 0.02
-#: How often a connection that is not read is looked at, whether its caller is still there.
-LOOK_US: Final = SECOND // 4
 
-_PARTIAL: Final = Rejection(400, "bad-framing", "The connection was closed inside a request.")
 _SLOW_HEAD: Final = Rejection(408, "request-timeout", "The head of the request took too long to arrive.")
 _SLOW_BODY: Final = Rejection(408, "request-timeout", "The body of the request took too long to arrive.")
 
 
-class Guard(Sparable):
+class Guard(Parting):
     """One connection of a listener."""
 
     def __init__(
@@ -77,7 +71,6 @@ class Guard(Sparable):
         #: What the caller had not taken when it was last looked at.
         self._untaken = 0
         self._stalled_at = 0.0
-        self._half_closed = False
         #: Whether reading will go on by itself, and whether it rests for others' sake alone.
         self._going = self._yielding = False
 
@@ -97,7 +90,7 @@ class Guard(Sparable):
         """Forget the connection; whatever is under way learns that its caller is gone."""
         self.detach()
         self.post.leave(self)
-        self._leave()
+        self.leave()
 
     def detach(self) -> None:
         """Let go of the socket: it is closed, or another protocol's from here on."""
@@ -114,45 +107,12 @@ class Guard(Sparable):
         self._turn = None
         return self._opaque
 
-    def eof_received(self) -> bool:
-        """Keep our side open while an answer is owed (rule 4)."""
-        self._half_closed = True
-        if self._unfed:
-            self.on_turn()
-        receiving = self._receiving
-        if self._state in (LINGER, OPAQUE) or self.scheme == "https":
-            # Under TLS there is no half: asyncio closes both directions.
-            return False
-        if receiving is not None and receiving not in self._queue:
-            # A body that was cut short: whoever sent it left, and the request is not whole.
-            self._leave()
-            return False
-        if self._state is HEAD or receiving is not None:
-            self.refuse(_PARTIAL)
-            return True
-        if self._turn is None and not self._queue and self._fault is None:
-            return False
-        if self._turn is not None:
-            self._turn.probe()
-        self.loop.call_later(SOON_SECONDS, self._look, SOON_SECONDS)
-        return True
-
-    def _look(self, waited: float) -> None:
-        """See whether the half-closed caller has answered by a reset: a loop that does not read is not told."""
-        if self.transport.is_closing() or self._state is LINGER:
-            return
-        if hung_up(self.transport):
-            self._leave()
-            self.transport.abort()
-        else:
-            again = min(2 * waited, LOOK_US / SECOND)  # whoever has not answered yet is there, and waits
-            self.loop.call_later(again, self._look, again)
-
-    def _leave(self) -> None:
+    def leave(self) -> None:
         """End everything: the caller is gone."""
         turn, self._turn = self._turn, None
         self._receiving = None
         self._queue.clear()
+        self._unfed = b""
         self._state = LINGER
         if turn is not None:
             turn.gone()
@@ -167,7 +127,7 @@ class Guard(Sparable):
         turn = self._turn
         self._queue.clear()
         if turn is None:
-            self._close()
+            self.close()
             return False
         turn.stop()
         return True
@@ -204,9 +164,9 @@ class Guard(Sparable):
         elif self.transport.is_closing():
             pass
         elif self._is_gone(now):
-            self._leave()
+            self.leave()
             self.transport.abort()
-        elif self.read_paused or self._going or self._half_closed or (self._stalled_at and self._state is not BODY):
+        elif self.read_paused or self._going or self.half_closed or (self._stalled_at and self._state is not BODY):
             self._within(LOOK_US)
         elif self._state is HEAD:
             # What never began is not told that it was too slow.
@@ -214,7 +174,7 @@ class Guard(Sparable):
         elif self._state is BODY and self._receiving is not None:
             self._turn_back(_SLOW_BODY)
         elif self._turn is None and not self._queue:
-            self._close()
+            self.close()
 
     def _is_gone(self, now: float) -> bool:
         """Return whether the caller takes nothing any more, or has hung up while nothing is read."""
@@ -273,8 +233,8 @@ class Guard(Sparable):
             # Not now: whoever calls has yet to settle the request that is over.
             if not (self.refused and self.stands_behind()):
                 self.loop.call_soon(self.advance)
-        elif self._half_closed:
-            self._close()
+        elif self.half_closed and not self._ending:
+            self.close()
         else:
             self.rest()
 
@@ -328,6 +288,8 @@ class Guard(Sparable):
         if len(self._queue) < AHEAD:
             self.refill()
         self.advance()
+        if self._ending and not self._unfed:
+            self.end()
 
     def _expect(self) -> None:
         """Give what is being received its time anew."""
@@ -345,7 +307,7 @@ class Guard(Sparable):
             return
         if self._turn is None and not self._queue and not self._begun:
             self._within(LAST_CALL_US if self.post.draining else self.post.limits.keepalive_timeout_us)
-        elif not (self.read_paused or self._stalled_at or self._half_closed):
+        elif not (self.read_paused or self._stalled_at or self.half_closed):
             self._deadlines.clear(self)
 
     # Ways out
@@ -371,7 +333,7 @@ class Guard(Sparable):
         self._state = IDLE
         self._deadlines.clear(self)
         if receiving is None or (receiving is not self._turn and receiving not in self._queue):
-            self._close()
+            self.close()
         else:
             receiving.turn_back(fault)
 
@@ -380,21 +342,23 @@ class Guard(Sparable):
             self.transport.write(self.post.faulty(fault, self.peer).wire())
             self._linger()
 
-    def _close(self) -> None:
+    def close(self) -> None:
         """Close both sides once what was written is taken, or cut them."""
         self._state = LINGER
         self._receiving = None
+        self._unfed = b""
         if not self.transport.is_closing():
             self._within(LINGER_US)
             self.transport.close()
 
     def _linger(self) -> None:
         """Close our side, then discard what arrives, for a while (rule 2)."""
-        if self._half_closed or self.transport.is_closing() or not self.transport.can_write_eof():
-            self._close()
+        if self.half_closed or self.transport.is_closing() or not self.transport.can_write_eof():
+            self.close()
             return
         self._state = LINGER
         self._receiving = None
+        self._unfed = b""  # or what arrives would be kept behind it
         self.transport.write_eof()
         self.resume_reading()
         self._within(LINGER_US)

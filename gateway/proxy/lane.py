@@ -80,9 +80,13 @@ class _HandOver(Turn):
         self.opaque = True
 
     def begin(self) -> None:
-        """Hand the connection over, with what came behind the head."""
+        """Hand the connection over, with what came behind the head, be it the end."""
         guard = self._guard
-        Socket(guard, self._head).take(guard.surrender())
+        taker = Socket(guard, self._head)
+        taker.take(guard.surrender())
+        if guard.half_closed:  # which the loop told before there was a WebSocket to close by it
+            taker.eof_received()
+            guard.transport.close()
 
 
 class Lane(Guard):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.proxy.house import A
+from tests.gateway.proxy.peers import HANDSHAKE
 from tests.gateway.proxy.reach import on_both_loops, until
 from tests.gateway.proxy.wired import connections, wired
 from tests.wire.caller import Caller, call, request
@@ -56,6 +57,39 @@ async def test_answer_nobody_takes_does_not_hold_a_closed_connection(tmp_path: P
         await caller.send(request(token=T, fields=[("Connection", "close")]))
         await gateway.settled(1)
         await until(lambda: not connections(gateway))
+
+
+@on_both_loops
+async def test_what_arrives_behind_the_last_answer_is_not_kept(tmp_path: Path, origin: Origin) -> None:
+    """Nor what had arrived before and was not read as requests any more."""
+    origin.on("/held", Answer(held=True))
+    async with wired(tmp_path, origin, quota=PLENTY) as gateway, await Caller.connect(gateway.address) as caller:
+        await caller.send(request(target="/held", token=T) + GOOD * 1000)
+        (one,) = connections(gateway)
+        await until(lambda: bool(one._unfed) and len(origin.seen) == 1)
+        gateway.door.post.draining = True
+        origin.release()
+        assert (await caller.response()).status == 200
+        await caller.send(b"x" * 1_000_000)
+        assert not one._unfed
+        assert await caller.until_closed() == "eof"
+
+
+@on_both_loops
+async def test_a_handshake_and_the_end_take_nothing_from_what_came_before(tmp_path: Path, origin: Origin) -> None:
+    """The connection is a WebSocket's once the answers before are given, and ends with it."""
+    origin.on("/held", Answer(held=True))
+    async with wired(tmp_path, origin) as gateway, await Caller.connect(gateway.address) as caller:
+        await caller.send(request(target="/held", token=T) + HANDSHAKE)
+        await until(lambda: len(origin.seen) == 1)
+        caller.half_close()
+        (one,) = connections(gateway)
+        await until(lambda: one.half_closed or one.read_paused)
+        origin.release()
+        assert (await caller.response()).status == 200
+        await caller.until_closed()
+        await until(lambda: not gateway.door.post.connections)
+        await gateway.settled(2)
 
 
 @on_both_loops

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import cast
 
 import pytest
 
+from gateway.proxy.framing import BURST
 from gateway.proxy.guard import Guard
 from gateway.proxy.rear import STRIDE, Rear
-from tests.gateway.proxy.house import A
+from tests.gateway.proxy.house import A, B
+from tests.gateway.proxy.peers import HANDSHAKE
 from tests.gateway.proxy.reach import on_both_loops, until
 from tests.gateway.proxy.wired import Wired, connections, wired
 from tests.wire.caller import Caller, request
@@ -165,14 +168,73 @@ async def test_pipelined_refusals_let_others_pass(tmp_path: Path, origin: Origin
 @on_both_loops
 async def test_time_and_farewells_are_the_same_there(tmp_path: Path, origin: Origin) -> None:
     """A deadline does not close a connection whose request waits, and half a close gets its answer."""
-    async with refused(tmp_path, origin) as (_, caller, one, _loop):
+    async with refused(tmp_path, origin) as (_, caller, one, loop):
         await caller.send(GOOD)
         await until(lambda: bool(one._unfed))
         one.on_deadline(asyncio.get_running_loop().time())
         assert not one.transport.is_closing()
         caller.half_close()
+        await until(lambda: one.half_closed)
+        loop.turn()
         assert (await caller.response()).status == 429
         assert await caller.until_closed() == "eof"
+
+
+PASSED = request(target="/good", token=B.token)
+POST = f"POST /post HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {B.token}\r\n".encode()
+LONG = POST + b"Transfer-Encoding: chunked\r\n\r\n" + (b"64\r\n" + b"y" * 100 + b"\r\n") * 450 + b"0\r\n\r\n"
+MANY = 2 * BURST
+
+#: What comes whole together with the end of input: its answers, and how much of a body the upstream gets.
+FAREWELLS = {
+    "a request": (PASSED, {200: 1}, 0),
+    "more chunks than are worked off at once": (LONG, {200: 1}, 45_000),
+    "more requests than are read at once": (GOOD * MANY, {429: MANY}, 0),
+    "a request behind more than are read at once": (GOOD * MANY + PASSED, {429: MANY, 200: 1}, 0),
+    "all of it": (GOOD * MANY + LONG, {429: MANY, 200: 1}, 45_000),
+    "a part of a head": (PASSED[:30], {400: 1}, 0),
+    "a part of a head behind many requests": (GOOD * MANY + PASSED[:30], {429: MANY, 400: 1}, 0),
+    "a part of a body": (LONG[:20_000], {}, 0),
+    "a part of a body behind a request": (PASSED + LONG[:20_000], {200: 1, 400: 1}, 0),
+    "not HTTP": (b"\0" * 9, {400: 1}, 0),
+}
+
+
+@pytest.mark.parametrize(("octets", "answers", "passed_on"), FAREWELLS.values(), ids=FAREWELLS)
+@on_both_loops
+async def test_the_end_is_judged_behind_what_came_before_it(
+    tmp_path: Path, origin: Origin, octets: bytes, answers: dict[int, int], passed_on: int
+) -> None:
+    """Half a close in the rear: whatever was whole is answered in order, and what was not is not passed on whole."""
+    async with refused(tmp_path, origin) as (gateway, caller, one, loop):
+        before = len(caller.raw)
+        await caller.send(octets)
+        caller.half_close()
+        await until(lambda: one.half_closed or one.read_paused)
+        assert one._unfed
+        while caller.closed is None:
+            loop.turn()
+            await asyncio.sleep(0.001)
+        told = [int(status) for status in re.findall(rb"HTTP/1\.1 (\d+)", caller.raw[before:])]
+        assert {status: told.count(status) for status in sorted(set(told) - {100})} == dict(sorted(answers.items()))
+        whole = [seen for seen in origin.seen if seen.length]
+        assert sum(seen.length for seen in whole if seen.ended) == passed_on
+        await until(lambda: not connections(gateway))
+        assert not one._unfed
+
+
+@on_both_loops
+async def test_a_websocket_ends_with_the_end_behind_its_handshake(tmp_path: Path, origin: Origin) -> None:
+    """It is handed over, told of the end that the loop had told before, and leaves nothing standing."""
+    async with refused(tmp_path, origin) as (gateway, caller, one, loop):
+        settled = len(gateway.books.settled)
+        await caller.send(HANDSHAKE)
+        caller.half_close()
+        await until(lambda: one.half_closed)
+        loop.turn()
+        await caller.until_closed()
+        await until(lambda: not connections(gateway) and not gateway.door.post.connections)
+        await gateway.settled(settled + 1)
 
 
 @on_both_loops
