@@ -55,8 +55,6 @@ SWITCH_INTERVAL_SECONDS = 0.0005
 
 #: A second of looks at whether others have made room: measured 0.1 to 0.4 s.
 _WARM_LOOKS = 50
-#: Connections of the admin listener that are accepted at once.
-_ADMIN_AT_ONCE = 128
 
 
 class AdminThread(threading.Thread):
@@ -64,7 +62,7 @@ class AdminThread(threading.Thread):
 
     def __init__(self, app: ASGIApp, listener: socket.socket) -> None:
         super().__init__(name="evenhand-admin", daemon=True)
-        self._server = Listener(configured(app, Plain), drain_us=SECOND, at_once=_ADMIN_AT_ONCE)
+        self._server = Listener(configured(app, Plain), drain_us=SECOND)
         self._socket = listener
 
     def run(self) -> None:

@@ -15,13 +15,12 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import uvicorn
 
 from gateway.config.sections import WebsocketSection
-from gateway.listener.accepting import Accepting, named_as
+from gateway.listener.accepting import Accepting
 from gateway.listener.handshakes import Handshakes
 from gateway.listener.shortage import Shortage
 from gateway.listener.sockets import BACKLOG, pending, refuse_new
@@ -66,10 +65,7 @@ def configured(app: ASGIApp, http: Callable[..., object], websocket: WebsocketSe
 
 
 class Listener(uvicorn.Server):
-    """One listener. `ended` is how many requests the end of the drain cut short; `ready` is called once it serves.
-
-    asyncio's own loop tries to accept `at_once` connections, even after the first try has failed.
-    """
+    """One listener. `ended` is how many requests the end of the drain cut short; `ready` is called once it serves."""
 
     def __init__(
         self,
@@ -79,7 +75,6 @@ class Listener(uvicorn.Server):
         certificate: Certificate | None = None,
         handshake_us: Micros = 10 * SECOND,
         ready: Callable[[], None] | None = None,
-        at_once: int = BACKLOG,
     ) -> None:
         super().__init__(config)
         self.ended = 0
@@ -87,9 +82,8 @@ class Listener(uvicorn.Server):
         self._certificate = certificate
         self._handshake = handshake_us / SECOND
         self._ready = ready
-        self._at_once = at_once
         self._watching: asyncio.Task[None] | None = None
-        self._shaking: list[Handshakes] = []
+        self._doors: list[Accepting] = []
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -104,11 +98,8 @@ class Listener(uvicorn.Server):
         make = self._make()
         self.servers = []
         for sock in sockets or []:
-            if self._certificate is not None:
-                self._shaking.append(self._handshakes(sock, self._certificate))
-                continue
-            serve = loop.create_unix_server if sock.family == socket.AF_UNIX else loop.create_server
-            self.servers.append(await serve(Accepting(sock, make).made, sock=sock, backlog=self._at_once))
+            tls = self._certificate
+            self._doors.append(Accepting(sock, make) if tls is None else self._handshakes(sock, tls))
         if self._certificate is not None:
             self._watching = loop.create_task(self._certificate.watch())
         self.started = True
@@ -134,7 +125,7 @@ class Listener(uvicorn.Server):
     @property
     def held(self) -> int:
         """How many sockets callers hold."""
-        return len(self.server_state.connections) + sum(one.shaking for one in self._shaking)
+        return len(self.server_state.connections) + sum(door.busy for door in self._doors)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Drain."""
@@ -151,31 +142,23 @@ class Listener(uvicorn.Server):
         for connection in list(self.server_state.connections):
             connection.transport.abort()
         await self._finish_tasks()
-        await asyncio.gather(
-            *[one.wait_closed() for one in self.servers], *[one.wait_closed() for one in self._shaking]
-        )
+        await asyncio.gather(*[door.wait_closed() for door in self._doors])
 
     async def _stop_accepting(self, sockets: list[socket.socket]) -> None:
         spares = [sock.dup() for sock in sockets]
         for spare in spares:
             refuse_new(spare)
         await asyncio.sleep(_SETTLE_SECONDS)
-        for server in self.servers:
-            server.close()
-        for shaking in self._shaking:
-            shaking.close()
+        for door in self._doors:
+            door.close()
         for sock in sockets:
             sock.close()
-        loop, make = asyncio.get_running_loop(), self._make()
-        for number, spare in enumerate(spares):
-            found = list(pending(spare))
+        for door, spare in zip(self._doors, spares, strict=True):
+            for connection, peer in pending(spare):
+                door.take(connection, peer)
             spare.close()
-            if self._shaking:
-                for one, peer in found:
-                    self._shaking[number].take(one, peer)
-                continue
-            taken = [loop.connect_accepted_socket(partial(named_as, make, peer), one) for one, peer in found]
-            await asyncio.gather(*taken, return_exceptions=True)
+        if self._certificate is None:
+            await asyncio.gather(*[door.wait_closed() for door in self._doors])
 
     async def _empty(self, seconds: float) -> None:
         """Wait until no connection is left, for `seconds` at most."""

@@ -23,7 +23,7 @@ from pathlib import Path
 from gateway.errors import GatewayError
 from gateway.proxy.peer import named
 
-__all__ = ["BACKLOG", "bind", "name_of", "pending", "refuse_new", "unlink"]
+__all__ = ["BACKLOG", "bind", "name_of", "pending", "readied", "refuse_new", "unlink"]
 
 BACKLOG = 4096
 UNIX = "unix:"
@@ -100,17 +100,20 @@ def refuse_new(listener: socket.socket) -> None:
 
 
 def pending(listener: socket.socket) -> Iterator[tuple[socket.socket, str]]:
-    """Yield the connections that the kernel holds for `listener`, each with its peer.
-
-    They are ready for a loop, which sets as much of those that it accepts itself.
-    """
+    """Yield the connections that the kernel holds for `listener`, each with its peer."""
     with contextlib.suppress(OSError):
         while True:
             connection, name = listener.accept()
-            connection.setblocking(False)
-            if connection.family != socket.AF_UNIX:
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            yield connection, named(connection, name)
+            yield readied(connection), named(connection, name)
+
+
+def readied(connection: socket.socket) -> socket.socket:
+    """Return `connection`, ready for a loop, which sets as much of those that it accepts itself."""
+    connection.setblocking(False)
+    if connection.family != socket.AF_UNIX:
+        with contextlib.suppress(OSError):  # some systems mind that it was reset
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
 
 
 def unlink(listener: socket.socket) -> None:

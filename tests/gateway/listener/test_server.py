@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from gateway.errors import GatewayError
-from gateway.listener import handshakes, tls
+from gateway.listener import accepting, tls
 from gateway.listener.tls import Certificate
 from policies.units import SECOND
 from tests.gateway.proxy.certificates import Authority
@@ -163,7 +163,7 @@ async def test_accepting_rests_when_files_run_out(
     tmp_path: Path, origin: Origin, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And goes on afterwards: whoever waited is served."""
-    monkeypatch.setattr(handshakes, "_REST_SECONDS", 0.2)
+    monkeypatch.setattr(accepting, "REST_SECONDS", 0.2)
     path = authority.issue("localhost")
     async with wired(tmp_path, origin, certificate=Certificate(path, path)) as gateway:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
