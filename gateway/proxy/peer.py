@@ -9,6 +9,7 @@ Rules
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 
 from gateway.proxy.address import UNIX
@@ -23,11 +24,12 @@ def named(connection: socket.socket, name: object) -> str:
 
 def peer_of(transport: asyncio.BaseTransport) -> str:
     """Return the peer of a connection that a loop has accepted; "" if nobody can tell."""
-    connection: socket.socket = transport.get_extra_info("socket")
-    try:
-        name: object = connection.getpeername()
-    except OSError:
-        name = transport.get_extra_info("peername")  # asyncio's own loop keeps what accept said
+    connection: socket.socket | None = transport.get_extra_info("socket")
+    name: object = transport.get_extra_info("peername")  # asyncio's own loop keeps what accept said
+    if connection is None:
+        return _host(name)
+    with contextlib.suppress(OSError):
+        name = connection.getpeername()
     return named(connection, name)
 
 
