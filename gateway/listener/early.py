@@ -46,9 +46,15 @@ class Early:
         self.asked = True
 
     def _leave(self, _number: int, _frame: FrameType | None) -> None:
-        # Kept as well: an exit that is raised inside a finalizer is swallowed.
+        # Kept as well: an exit that is raised inside a finalizer is swallowed, and would be told as an error.
         self.asked = True
+        sys.unraisablehook = _unraisable
         sys.exit(0)
+
+
+def _unraisable(swallowed: sys.UnraisableHookArgs) -> None:
+    if not isinstance(swallowed.exc_value, SystemExit):
+        sys.__unraisablehook__(swallowed)
 
 
 early = Early()
