@@ -27,7 +27,7 @@ SLOT: Micros = SLOT_SECONDS * SECOND
 _MAX_WAITING = 360
 
 #: No second.
-_NONE: Final = -1
+_NONE: Final = -(1 << 20)  # no second, whatever an instant before the slot comes to
 
 _USER, _JOB = Kind.USER, Kind.JOB
 

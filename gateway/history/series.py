@@ -5,7 +5,7 @@ Rules
 2. A span is made of whole days, whole five minutes, and slots of ten seconds, the coarsest that fit: a quarter of a
    year over a thousand tenants reads as many rows as a quarter has days. Slots are kept for a day, so older ends are
    rounded outwards to five minutes.
-3. What was counted up to five seconds ago is there.
+3. What was counted up to eight seconds ago is there.
 """
 
 from __future__ import annotations

@@ -209,6 +209,8 @@ def _raises(policies: PolicySet, exemption: Exemption, now: Micros) -> bool:
         listed = list(rules.credentials) if rules else []
         for credential in [match.credential] if match.credential else [*listed, "any"]:
             principal = Principal(match.identity or Kind.USER, tenant, credential, listed=rules is not None)
-            if planner.plan(principal, cls, route, _PEERS[0], match.method or "GET").exemption:
+            plan = planner.plan(principal, cls, route, _PEERS[0], match.method or "GET")
+            principal.plan = None  # or the two would keep each other until they are collected
+            if plan.exemption:
                 return True
     return False

@@ -52,6 +52,7 @@ class Parting(Sparable):
         if self._unfed:
             self._ending = True
         elif not self._owes():
+            self.close()  # the loop's own close waits for ever for a caller that takes nothing
             return False
         if self._turn is not None:
             self._turn.probe()
@@ -61,8 +62,12 @@ class Parting(Sparable):
     def end(self) -> None:
         """Judge the end of input: all that came before it is parsed."""
         self._ending = False
-        if self._state is not LINGER and not self._owes():
+        if self._state is LINGER:
+            return
+        if not self._owes():
             self.close()
+        elif self._turn is not None:
+            self._turn.probe()
 
     def close(self) -> None:
         """Close both sides once what was written is taken."""

@@ -356,9 +356,13 @@ class Guard(Parting):
         if self.half_closed or self.transport.is_closing() or not self.transport.can_write_eof():
             self.close()
             return
+        try:
+            self.transport.write_eof()
+        except OSError:  # asyncio's own loop shuts the socket down itself: the caller is gone
+            self.close()
+            return
         self._state = LINGER
         self._receiving = None
         self._unfed = b""  # or what arrives would be kept behind it
-        self.transport.write_eof()
         self.resume_reading()
         self._within(LINGER_US)

@@ -215,11 +215,13 @@ class SharedBooks:
 
     def seal(self, key: int, hours: Sequence[Hour]) -> None:
         """Keep sealed hours of a key, and what their days have taught so far."""
+        self._lead.keep_on()  # whoever brings them takes its time, between two keys
         for hour in hours:
             self._sealing.setdefault((chunk_of(key), hour.number // 24), {}).setdefault(key, []).append(hour)
 
     def _flush_seals(self) -> None:
         for (chunk, day), keys in self._sealing.items():
+            self._lead.keep_on()
             found = self._calls.ask("HMGET", self._records.of(chunk, "hours", day), *keys)
             for (key, hours), had in zip(keys.items(), found, strict=True):
                 kept = next(readable("hours", (had or b"",), partial(_hours, day)), b"")

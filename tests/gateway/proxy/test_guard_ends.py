@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -190,3 +191,25 @@ async def test_room_is_made_by_who_waits(tmp_path: Path, origin: Origin) -> None
         assert gateway.door.post.connections == dict.fromkeys([f"127.0.0.{number}" for number in (9, 1, 7, 8)], 1)
         assert gateway.rejections == []
         waiting.close()
+
+
+@on_both_loops
+async def test_half_a_close_of_who_takes_nothing_ends(tmp_path: Path, origin: Origin) -> None:
+    """Answers that nobody takes keep a half-closed connection for a while only, as they keep any other."""
+    origin.on("/large", Answer(body=b"x" * 8000))
+    large = request(target="/large", token=T)
+    with socket.socket() as caller:
+        caller.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        caller.setblocking(False)
+        async with wired(tmp_path, origin, quota=PLENTY) as gateway:
+            host, _, port = gateway.address.rpartition(":")
+            await asyncio.get_running_loop().sock_connect(caller, (host, int(port)))
+            await until(lambda: bool(connections(gateway)))
+            (one,) = connections(gateway)
+            asked = 0
+            while not one.transport.get_write_buffer_size():
+                caller.send(large)
+                asked += 1
+                await gateway.settled(asked)
+            caller.shutdown(socket.SHUT_WR)
+            await until(lambda: not connections(gateway))

@@ -20,6 +20,7 @@ from tests.gateway.proxy.reach import on_both_loops, until
 from tests.gateway.proxy.wired import Wired, connections, wired
 from tests.wire.caller import Caller, request
 from tests.wire.origin import Origin, serving
+from tests.wire.script import Answer
 
 __all__: list[str] = []
 
@@ -249,6 +250,22 @@ async def test_whoever_leaves_the_rear_is_forgotten(tmp_path: Path, origin: Orig
         loop.turn()
         await asyncio.sleep(0.01)
         assert len(gateway.books.settled) == settled
+
+
+@on_both_loops
+async def test_whoever_asks_from_the_rear_and_leaves_is_noticed(tmp_path: Path, origin: Origin) -> None:
+    """A whole close looks like half of one until something is written: the call to the upstream does not run on."""
+    origin.on("/held", Answer(held=True))
+    async with refused(tmp_path, origin) as (gateway, caller, one, loop):
+        settled = len(gateway.books.settled)
+        await caller.send(request(target="/held", token=B.token))
+        await until(lambda: bool(one._unfed))
+        caller.close()
+        await until(lambda: one.half_closed)
+        loop.turn()
+        await gateway.settled(settled + 1)
+        assert gateway.books.ends[-1] == ("aborted", 0, "")
+    origin.release()
 
 
 @on_both_loops
